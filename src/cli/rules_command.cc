@@ -776,10 +776,10 @@ int convert(const std::string& file) {
     const std::array<RuleText, 1> files{{{file, *text}}};
     const auto config = envoy::Config::parse(files);
     if (config) {
-      const envoy::Converted converted = envoy::convert(*config->domains().front());
-      for (const std::string& one : converted.remarks)
-        std::cerr << file << ": note: " << one << '\n';
-      std::cout << converted.yaml << std::flush;
+      std::vector<std::string> remarks;
+      const std::string yaml = envoy::convert(*config->domains().front(), remarks);
+      for (const std::string& one : remarks) std::cerr << file << ": note: " << one << '\n';
+      std::cout << yaml << std::flush;
       return std::cout ? 0 : 1;
     }
     text = Unexpected{config.error()};

@@ -47,17 +47,15 @@ Unit unit_of(const Limit& limit) noexcept;
 // Cost: about linear in both lengths for every pattern; no allocation.
 bool matches_wildcard(std::string_view pattern, std::string_view text) noexcept;
 
-// The answer if the store cannot decide: as FailurePolicy, or an error of the call (UNAVAILABLE),
-// so that Envoy's own `failure_mode_deny` decides.
-enum class OnStoreError : std::uint8_t { kAllow, kDeny, kLocal, kError };
-
 // The `rate_limit` of a descriptor.
 struct RateLimit {
   std::optional<Limit> limit;  // absent for `unlimited`
   Unit unit = Unit::kUnknown;  // kUnknown if no unit has the length of `period`
   std::string name;            // may be empty
   std::vector<std::string> replaces;
-  OnStoreError on_store_error = OnStoreError::kError;
+  // The answer if the store cannot decide. Absent: an error of the call (UNAVAILABLE), so that
+  // Envoy's own `failure_mode_deny` decides.
+  std::optional<FailurePolicy> on_store_error = {};
 };
 
 struct Descriptor;
@@ -167,12 +165,8 @@ void append_counter(std::string& out, const Domain& domain, std::span<const Entr
 void append_counter(std::string& out, const Domain& domain, std::span<const Entry> entries,
                     Unit unit);
 
-// The native rules (docs/rules.md) that are closest to one of Envoy's files.
-struct Converted {
-  std::string yaml;
-  std::vector<std::string> remarks;  // the differences: "DESCRIPTOR: WHAT"
-};
-
-Converted convert(const Domain& domain);
+// Returns the native rules (docs/rules.md) that are closest to one of Envoy's files, and appends
+// the differences to `remarks`: "DESCRIPTOR: WHAT".
+std::string convert(const Domain& domain, std::vector<std::string>& remarks);
 
 }  // namespace sluice::envoy

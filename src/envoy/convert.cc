@@ -38,7 +38,7 @@ bool is_plain(char c) {
 // Returns a pattern of native rules; a regular expression if no simpler pattern means the same.
 std::string pattern_of(const Descriptor& descriptor) {
   if (descriptor.value.empty()) return "**";
-  if (std::all_of(descriptor.value.begin(), descriptor.value.end(), is_plain)) {
+  if (std::ranges::all_of(descriptor.value, is_plain)) {
     return descriptor.value;
   }
   std::string out = "~(?s)";
@@ -57,7 +57,7 @@ std::string pattern_of(const Descriptor& descriptor) {
 Path path_of(const Descriptor& descriptor) {
   Path path;
   for (const Descriptor* at = &descriptor; at != nullptr; at = at->parent) path.push_back(at);
-  std::reverse(path.begin(), path.end());
+  std::ranges::reverse(path);
   return path;
 }
 
@@ -77,22 +77,22 @@ constexpr std::string_view kHeader =
 
 class Converter {
  public:
-  explicit Converter(const Domain& domain) : domain_(domain) {}
+  Converter(const Domain& domain, std::vector<std::string>& remarks)
+      : domain_(domain), remarks_(remarks) {}
 
-  Converted run() {
+  std::string run() {
     collect(domain_.descriptors);
-    std::stable_sort(all_.begin(), all_.end(), [](const Path& a, const Path& b) {
+    std::ranges::stable_sort(all_, [](const Path& a, const Path& b) {
       if (a.size() != b.size()) return a.size() > b.size();
       for (std::size_t i = 0; i < a.size(); ++i) {
         if (exactness(*a[i]) != exactness(*b[i])) return exactness(*a[i]) > exactness(*b[i]);
       }
       return false;
     });
-    out_.yaml =
-        std::string(kHeader) + "version: 1\ndomain: " + yaml_quoted(domain_.name) + "\nrules:\n";
-    const std::size_t empty = out_.yaml.size();
+    out_ = std::string(kHeader) + "version: 1\ndomain: " + yaml_quoted(domain_.name) + "\nrules:\n";
+    const std::size_t empty = out_.size();
     for (const Path& path : all_) write(path);
-    if (out_.yaml.size() == empty) out_.yaml.replace(empty - 1, 1, " []\n");
+    if (out_.size() == empty) out_.replace(empty - 1, 1, " []\n");
     return std::move(out_);
   }
 
@@ -105,12 +105,12 @@ class Converter {
   }
 
   void remark(const Descriptor& descriptor, std::string_view what) {
-    out_.remarks.push_back(descriptor.rule.name + ": " + std::string(what));
+    remarks_.push_back(descriptor.rule.name + ": " + std::string(what));
   }
 
   void remark_error_policy() {
     if (std::exchange(remarked_policy_, true)) return;
-    out_.remarks.push_back(
+    remarks_.push_back(
         domain_.name +
         ": requests are allowed if the store fails, instead of failing with an error");
   }
@@ -125,7 +125,8 @@ class Converter {
   std::vector<Path> all_;
   std::set<std::string> names_;
   bool remarked_policy_ = false;
-  Converted out_;
+  std::string out_;
+  std::vector<std::string>& remarks_;
 };
 
 bool Converter::can_convert(const Path& path) {
@@ -158,7 +159,7 @@ void Converter::remark_differences(const Path& path) {
   if (last.detailed_metric || last.value_to_metric) {
     remark(last, "metrics of rules do not contain values of requests");
   }
-  if (limit.limit && limit.on_store_error == OnStoreError::kError) {
+  if (limit.limit && !limit.on_store_error) {
     remark_error_policy();
   }
 }
@@ -186,24 +187,23 @@ void Converter::write_limit(const Path& path) {
       key += (key.empty() ? "{" : "|{") + descriptor->key + "}";
     }
   }
-  std::string& out = out_.yaml;
-  out += "    limits:\n      - { name: " +
-         yaml_quoted(of.name.empty() ? "limit" : of.name.substr(0, 128));
-  if (!key.empty()) out += ", key: " + yaml_quoted(key);
-  out += ", algorithm: " + std::string(to_string(limit.algorithm()));
-  out += ", limit: " + std::to_string(limit.limit());
-  out += ", per: " + core::format_period(limit.period());
+  out_ += "    limits:\n      - { name: " +
+          yaml_quoted(of.name.empty() ? "limit" : of.name.substr(0, 128));
+  if (!key.empty()) out_ += ", key: " + yaml_quoted(key);
+  out_ += ", algorithm: " + std::string(to_string(limit.algorithm()));
+  out_ += ", limit: " + std::to_string(limit.limit());
+  out_ += ", per: " + core::format_period(limit.period());
   const LimitSpec spec = core::spec_of(limit);
   for (const core::OptionInfo& option : core::kLimitOptions) {
     const auto value = core::value_of(spec, option.option);
     if (!value) continue;
     if (option.words.empty()) {
-      out.append(", ").append(option.name).append(": ") += std::to_string(*value);
+      out_.append(", ").append(option.name).append(": ") += std::to_string(*value);
     } else if (*value != 0) {  // the first word is the default
-      out.append(", ").append(option.name).append(": ").append(option.words[*value]);
+      out_.append(", ").append(option.name).append(": ").append(option.words[*value]);
     }
   }
-  out += " }\n";
+  out_ += " }\n";
 }
 
 void Converter::write(const Path& path) {
@@ -211,28 +211,29 @@ void Converter::write(const Path& path) {
   if (!last.rate_limit && !last.children.empty()) return;
   if (!can_convert(path)) return;
   remark_differences(path);
-  std::string& out = out_.yaml;
-  out += "  - name: " + yaml_quoted(unique_name(last)) + "\n    match:\n";
+  out_ += "  - name: " + yaml_quoted(unique_name(last)) + "\n    match:\n";
   for (const Descriptor* descriptor : path) {
-    out += "      " + yaml_quoted(descriptor->key) + ": " + yaml_quoted(pattern_of(*descriptor)) +
-           "\n";
+    out_ += "      " + yaml_quoted(descriptor->key) + ": " + yaml_quoted(pattern_of(*descriptor)) +
+            "\n";
   }
   if (!last.rate_limit || !last.rate_limit->limit) {
     remark(last, "limited to 4294967295 per second, because a rule has at least one limit");
-    out +=
+    out_ +=
         "    limits: [ { name: unlimited, algorithm: fixed_window, limit: 4294967295, per: 1s, "
         "align: clock } ]\n";
     return;
   }
-  if (last.shadow_mode) out += "    mode: shadow\n";
-  constexpr std::string_view kPolicies[] = {"allow", "deny", "local", "allow"};
-  out += "    on_store_error: " +
-         std::string(kPolicies[static_cast<std::size_t>(last.rate_limit->on_store_error)]) + "\n";
+  if (last.shadow_mode) out_ += "    mode: shadow\n";
+  constexpr std::string_view kPolicies[] = {"allow", "deny", "local"};
+  const auto policy = last.rate_limit->on_store_error.value_or(FailurePolicy::kAllow);
+  out_ += "    on_store_error: " + std::string(kPolicies[static_cast<std::size_t>(policy)]) + "\n";
   write_limit(path);
 }
 
 }  // namespace
 
-Converted convert(const Domain& domain) { return Converter(domain).run(); }
+std::string convert(const Domain& domain, std::vector<std::string>& remarks) {
+  return Converter(domain, remarks).run();
+}
 
 }  // namespace sluice::envoy

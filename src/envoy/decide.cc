@@ -26,17 +26,6 @@ bool takes(ChargeMode mode) noexcept {
   return mode == ChargeMode::kEnforced || mode == ChargeMode::kQuota;
 }
 
-// Absent: the call fails.
-std::optional<FailurePolicy> policy_of(OnStoreError policy) noexcept {
-  switch (policy) {
-    case OnStoreError::kAllow: return FailurePolicy::kAllow;
-    case OnStoreError::kDeny: return FailurePolicy::kDeny;
-    case OnStoreError::kLocal: return FailurePolicy::kLocal;
-    case OnStoreError::kError: break;
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 Duration until_reset(const Limit& limit, const Decision& decision, bool known,
@@ -113,7 +102,7 @@ bool Request::check_descriptor(const Question& question, std::size_t index) {
     if (!question.entries[i].key.empty()) continue;
     return refuse(about(index, ".entries[" + std::to_string(i) + "].key is empty; expected a key"));
   }
-  if (question.limit && length_of(question.limit->unit) == Duration{0}) {
+  if (question.requests_per_unit && length_of(question.unit) == Duration{0}) {
     return refuse(about(index, ".limit.unit is unknown; expected SECOND to YEAR"));
   }
   return true;
@@ -123,7 +112,7 @@ bool Request::check_descriptor(const Question& question, std::size_t index) {
 
 void Request::name_limit(const Domain& domain, const Question& question, std::size_t index) {
   if (question.entries.empty()) return;
-  if (question.limit) return name_own_limit(domain, question, index);
+  if (question.requests_per_unit) return name_own_limit(domain, question, index);
   const Descriptor* matched = match(domain, question.entries);
   Status& status = answer_.statuses[index];
   status.descriptor = matched;
@@ -136,17 +125,16 @@ void Request::name_limit(const Domain& domain, const Question& question, std::si
   const std::size_t key_at = text_.size();
   append_counter(text_, domain, question.entries, *matched);
   limits_.push_back({index, *rate_limit.limit, mode_of(question, *matched),
-                     policy_of(rate_limit.on_store_error), key_at, text_.size(),
-                     matched->limit_id});
+                     rate_limit.on_store_error, key_at, text_.size(), matched->limit_id});
 }
 
 // Names the limit that the request itself gives.
 void Request::name_own_limit(const Domain& domain, const Question& question, std::size_t index) {
-  const Unit unit = question.limit->unit;
+  const Unit unit = question.unit;
   const std::size_t key_at = text_.size();
   append_counter(text_, domain, question.entries, unit);
   const Limit limit =
-      fixed_window(question.limit->requests_per_unit).per(length_of(unit)).aligned_to_clock();
+      fixed_window(*question.requests_per_unit).per(length_of(unit)).aligned_to_clock();
   answer_.statuses[index].unit = unit;
   const ChargeMode mode = question.gives_back ? ChargeMode::kRefund : ChargeMode::kEnforced;
   limits_.push_back({index, limit, mode, std::nullopt, key_at, text_.size()});
@@ -158,7 +146,7 @@ void Request::drop_replaced() {
     Status& status = answer_.statuses[named.question];
     if (status.descriptor == nullptr) return false;
     const std::string_view name = status.descriptor->rate_limit->name;
-    if (name.empty() || std::count(replaced_.begin(), replaced_.end(), name) == 0) return false;
+    if (name.empty() || std::ranges::count(replaced_, name) == 0) return false;
     status = Status{};
     return true;
   });

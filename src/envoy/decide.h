@@ -21,16 +21,12 @@ inline constexpr std::size_t kMaxDescriptors = 1024;
 
 // One descriptor of a request. Borrows the entries.
 struct Question {
-  // A limit that the request gives.
-  struct Override {
-    std::uint32_t requests_per_unit = 0;
-    Unit unit = Unit::kUnknown;
-  };
-
   std::span<const Entry> entries;
-  std::optional<Override> limit = {};  // replaces the limit of the file
-  std::uint64_t hits = 1;              // 0 is a peek
-  bool gives_back = false;             // refunds the hits
+  std::uint64_t hits = 1;   // 0 is a peek
+  bool gives_back = false;  // refunds the hits
+  // A limit that the request gives, which replaces the limit of the file.
+  std::optional<std::uint32_t> requests_per_unit = {};
+  Unit unit = Unit::kUnknown;
 };
 
 // The numbers are those of RateLimitResponse.Code.

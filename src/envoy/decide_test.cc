@@ -48,14 +48,15 @@ class DecideTest : public ::testing::Test {
     std::vector<Entry> entries;
     std::uint64_t hits = 1;
     bool gives_back = false;
-    std::optional<Question::Override> limit = {};
+    std::optional<std::uint32_t> requests_per_unit = {};
+    Unit unit = Unit::kUnknown;
   };
 
   void use(std::string_view yaml) { config_ = config_of(yaml); }
   const Answer& decide(const std::vector<Ask>& asks) {
     std::vector<Question> questions;
     for (const Ask& ask : asks) {
-      questions.push_back({ask.entries, ask.limit, ask.hits, ask.gives_back});
+      questions.push_back({ask.entries, ask.hits, ask.gives_back, ask.requests_per_unit, ask.unit});
     }
     return request_.decide(*config_.domains().front(), questions, consume_on_reject_);
   }
@@ -110,7 +111,7 @@ descriptors:
   const auto ask = [&](std::string_view key, int value) {
     const std::string text = std::to_string(value);
     const std::vector<Entry> entries{{key, text}};
-    const Question question{entries, {}, 1, false};
+    const Question question{entries};
     return request.decide(*config_.domains().front(), {&question, 1}, false).overall;
   };
   for (int i = 0; i < 50; ++i) EXPECT_EQ(ask("user", i), Code::kOk);
@@ -316,36 +317,34 @@ TEST_F(DecideTest, IsOverInQuotaModeOnlyIfAllQuotasAre) {
 
 TEST_F(DecideTest, UsesTheLimitOfTheRequestInsteadOfTheFiles) {
   use(kUserAndPath);
-  const Question::Override one{1, Unit::kHour};
-  const Answer& answer = decide({{{{"path", "/"}}, 1, false, one}});
+  const Answer& answer = decide({{{{"path", "/"}}, 1, false, 1, Unit::kHour}});
   EXPECT_EQ(answer.overall, Code::kOk);
   EXPECT_EQ(answer.statuses[0].limit->limit(), 1U);
   EXPECT_EQ(answer.statuses[0].unit, Unit::kHour);
   EXPECT_EQ(answer.statuses[0].until_reset, 3570s);
-  EXPECT_FALSE(passes({{{{"path", "/"}}, 1, false, one}}));
+  EXPECT_FALSE(passes({{{{"path", "/"}}, 1, false, 1, Unit::kHour}}));
   EXPECT_TRUE(passes({{{{"path", "/"}}}}));
-  EXPECT_TRUE(passes({{{{"of no file", "/"}}, 1, false, one}}));
-  EXPECT_FALSE(passes({{{{"of no file", "/"}}, 1, false, one}}));
+  EXPECT_TRUE(passes({{{{"of no file", "/"}}, 1, false, 1, Unit::kHour}}));
+  EXPECT_FALSE(passes({{{{"of no file", "/"}}, 1, false, 1, Unit::kHour}}));
 }
 
 TEST_F(DecideTest, KeepsTheCounterIfTheLimitOfTheRequestChanges) {
   use(kUserAndPath);
-  EXPECT_TRUE(passes({{{{"x", ""}}, 2, false, Question::Override{4, Unit::kDay}}}));
-  const auto three = Question::Override{3, Unit::kDay};
-  EXPECT_TRUE(passes({{{{"x", ""}}, 1, false, three}}));
-  EXPECT_FALSE(passes({{{{"x", ""}}, 1, false, three}}));
+  EXPECT_TRUE(passes({{{{"x", ""}}, 2, false, 4, Unit::kDay}}));
+  EXPECT_TRUE(passes({{{{"x", ""}}, 1, false, 3, Unit::kDay}}));
+  EXPECT_FALSE(passes({{{{"x", ""}}, 1, false, 3, Unit::kDay}}));
 }
 
 TEST_F(DecideTest, RefusesTwoLimitsOnOneCounterInOneRequest) {
   use(kUserAndPath);
-  const Answer& answer = decide({{{{"x", ""}}, 1, false, Question::Override{4, Unit::kDay}},
-                                 {{{"x", ""}}, 1, false, Question::Override{5, Unit::kDay}}});
+  const Answer& answer =
+      decide({{{{"x", ""}}, 1, false, 4, Unit::kDay}, {{{"x", ""}}, 1, false, 5, Unit::kDay}});
   EXPECT_EQ(answer.failure, Reason::kInvalid);
   EXPECT_EQ(answer.message,
             "descriptors[1].limit differs from that of descriptors[0] with the same entries; "
             "expected the same");
-  EXPECT_TRUE(passes({{{{"x", ""}}, 1, false, Question::Override{4, Unit::kDay}},
-                      {{{"x", ""}}, 1, false, Question::Override{4, Unit::kHour}}}));
+  EXPECT_TRUE(
+      passes({{{{"x", ""}}, 1, false, 4, Unit::kDay}, {{{"x", ""}}, 1, false, 4, Unit::kHour}}));
 }
 
 TEST_F(DecideTest, RefusesInvalidRequests) {
@@ -353,7 +352,7 @@ TEST_F(DecideTest, RefusesInvalidRequests) {
   EXPECT_EQ(decide({}).message, "descriptors are missing; expected at least one");
   EXPECT_EQ(decide({{{{"a", ""}, {"", "x"}}}}).message,
             "descriptors[0].entries[1].key is empty; expected a key");
-  EXPECT_EQ(decide({{{{"a", ""}}, 1, false, Question::Override{1, Unit::kUnknown}}}).message,
+  EXPECT_EQ(decide({{{{"a", ""}}, 1, false, 1, Unit::kUnknown}}).message,
             "descriptors[0].limit.unit is unknown; expected SECOND to YEAR");
   EXPECT_EQ(decide(std::vector<Ask>(1025)).message, "1025 descriptors; expected at most 1024");
   EXPECT_EQ(decide(std::vector<Ask>(65, {{{"user", "a"}}})).message,

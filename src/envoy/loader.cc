@@ -48,7 +48,7 @@ constexpr std::array<std::string_view, 11> kFalse{"false", "False", "FALSE", "no
 
 template <std::size_t N>
 bool is_one(const std::array<std::string_view, N>& of, std::string_view text) {
-  return std::find(of.begin(), of.end(), text) != of.end();
+  return std::ranges::find(of, text) != of.end();
 }
 
 // Returns the number in plain digits, or nothing if it is not a number or already has that form.
@@ -116,8 +116,8 @@ class Rewriter {
   // as its target, the file has at most kMaxNodes members, so that is also the most to merge.
   void merge(Node& map) {
     if (!merged_.insert(&map).second) return;
-    const auto found = std::find_if(map.pairs.begin(), map.pairs.end(),
-                                    [](const auto& pair) { return pair.first->is_plain("<<"); });
+    const auto found = std::ranges::find_if(
+        map.pairs, [](const auto& pair) { return pair.first->is_plain("<<"); });
     if (found == map.pairs.end()) return;
     const Node& from = *found->second;
     map.pairs.erase(found);
@@ -217,23 +217,28 @@ boost::json::object read_metadata(const Node& node, Diagnostics& diagnostics) {
 namespace schema {
 
 using rules::schema::Key;
+using rules::schema::kSet;
 using rules::schema::Map;
+using rules::schema::Set;
 using rules::schema::Type;
 
-// In the order of their enumerators; the loader relies on it.
+// In the order of FailurePolicy, on which the loader relies, and the error of the call.
 constexpr std::array<std::string_view, 4> kOnStoreError{"allow", "deny", "local", "error"};
 
 constexpr std::uint64_t kLongestText = 65536;
 constexpr std::uint64_t kMostItems = 1000000;
 
-constexpr Key text(std::string_view name, bool required, std::uint64_t least) {
+constexpr Key text(std::string_view name, bool required, std::uint64_t least, Set set = nullptr) {
   return {.name = name,
           .type = Type::kText,
           .required = required,
           .least = least,
-          .most = kLongestText};
+          .most = kLongestText,
+          .set = set};
 }
-constexpr Key flag(std::string_view name) { return {.name = name, .type = Type::kFlag}; }
+constexpr Key flag(std::string_view name, Set set = nullptr) {
+  return {.name = name, .type = Type::kFlag, .set = set};
+}
 constexpr Key integer(std::string_view name, std::uint64_t least, std::uint64_t most) {
   return {.name = name, .type = Type::kInteger, .least = least, .most = most};
 }
@@ -245,7 +250,7 @@ constexpr std::array<Key, 10> kRateLimitKeys{
     text("unit", false, 1),
     integer("requests_per_unit", 0, kMaxUnits),
     flag("unlimited"),
-    text("name", false, 0),
+    text("name", false, 0, kSet<&RateLimit::name>),
     Key{.name = "replaces", .type = Type::kList, .most = kMostItems, .map = &kReplacement},
     Key{.name = "algorithm", .type = Type::kChoice, .values = core::kAlgorithmNames},
     integer("burst", 0, kMaxUnits),
@@ -259,15 +264,15 @@ constexpr Map kRateLimit{"rate_limit", "`rate_limit`", kRateLimitKeys};
 constexpr Key kDescriptors{.name = "descriptors", .type = Type::kList, .most = kMostItems};
 
 constexpr std::array<Key, 10> kDescriptorKeys{
-    text("key", true, 1),
-    text("value", false, 0),
+    text("key", true, 1, kSet<&Descriptor::key>),
+    text("value", false, 0, kSet<&Descriptor::value>),
     Key{.name = "rate_limit", .type = Type::kMap, .map = &kRateLimit},
     kDescriptors,
-    flag("shadow_mode"),
-    flag("quota_mode"),
-    flag("detailed_metric"),
-    flag("value_to_metric"),
-    flag("share_threshold"),
+    flag("shadow_mode", kSet<&Descriptor::shadow_mode>),
+    flag("quota_mode", kSet<&Descriptor::quota_mode>),
+    flag("detailed_metric", kSet<&Descriptor::detailed_metric>),
+    flag("value_to_metric", kSet<&Descriptor::value_to_metric>),
+    flag("share_threshold", kSet<&Descriptor::share_threshold>),
     Key{.name = "metadata", .type = Type::kMap},
 };
 constexpr Map kDescriptor{"descriptor", "each of `descriptors`", kDescriptorKeys};
@@ -285,7 +290,8 @@ constexpr std::size_t kLongestName = 256;
 constexpr std::size_t kMaxDepth = 480;
 
 // A key without a value counts as absent.
-Fields read_fields(const Node& node, const rules::schema::Map& map, Diagnostics& diagnostics) {
+Fields read_fields(const Node& node, const rules::schema::Map& map, Diagnostics& diagnostics,
+                   void* object = nullptr) {
   const auto says_nothing = [&](const std::pair<const Node*, const Node*>& pair) {
     if (pair.second->kind != Node::Kind::kNull) return false;
     for (const rules::schema::Key& key : map.keys) {
@@ -295,18 +301,13 @@ Fields read_fields(const Node& node, const rules::schema::Map& map, Diagnostics&
   };
   Node shown = node;
   std::erase_if(shown.pairs, says_nothing);
-  return Fields::read(shown, map, diagnostics);
+  return Fields::read(shown, map, diagnostics, object);
 }
 
 // Returns the key of `rate_limit` that the error of a limit is about.
 std::string_view field_of(LimitError error, const LimitSpec& spec) {
   if (const auto option = core::option_of(error, spec)) return core::info(*option).name;
   return error == LimitError::kPeriodOutOfRange ? "period" : "requests_per_unit";
-}
-
-std::string place_of(const Diagnostics& file, std::size_t at) {
-  const rules::Place place = file.place(at);
-  return "line " + std::to_string(place.line) + ", column " + std::to_string(place.column);
 }
 
 }  // namespace
@@ -336,18 +337,13 @@ class Loader {
   void check_terms(const Fields& fields, const Limit& limit);
   void name(Descriptor& descriptor);
 
-  // Where a descriptor is.
-  struct At {
-    const Diagnostics* file;
-    std::size_t at;
-  };
-  std::string describe_place(const At& place) const;
+  std::string describe_place(const rules::Place& place) const;
 
   const RuleTerms terms_;
   const bool merge_domains_;
   std::shared_ptr<Config::Domains> config_ = std::make_shared<Config::Domains>();
-  std::unordered_map<std::string, At> domains_;  // where each was named first
-  std::unordered_map<const Descriptor*, At> places_;
+  std::unordered_map<std::string, rules::Place> domains_;  // where each was named first
+  std::unordered_map<const Descriptor*, rules::Place> places_;
   // The state of the file that is being read.
   Diagnostics* diagnostics_ = nullptr;
   std::string domain_;
@@ -377,13 +373,13 @@ Domain& Loader::domain_of(const Fields& file) {
   Domain& domain = *config_->all.emplace_back(std::make_unique<Domain>());
   domain.name = domain_;
   config_->by_name.emplace(domain.name, &domain);
-  if (!domain_.empty()) domains_.try_emplace(domain_, At{diagnostics_, at});
+  if (!domain_.empty()) domains_.try_emplace(domain_, rules::Place{diagnostics_, at});
   return domain;
 }
 
 // Names the file too if it is another one than the file that is being read.
-std::string Loader::describe_place(const At& place) const {
-  const std::string text = place_of(*place.file, place.at);
+std::string Loader::describe_place(const rules::Place& place) const {
+  const std::string text = place.file->place(place.at);
   return place.file == diagnostics_ ? text : place.file->file() + " (" + text + ")";
 }
 
@@ -395,7 +391,7 @@ void Loader::read_descriptors(const Node* node, const Descriptor* parent, Descri
     if (++descriptors_ > kMostDescriptors) break;
     const Descriptor& read = *into.emplace_back(read_descriptor(*item, parent));
     if (read.key.empty()) continue;
-    places_.emplace(&read, At{diagnostics_, item->at});
+    places_.emplace(&read, rules::Place{diagnostics_, item->at});
     if (level.add(read)) continue;
     diagnostics_->add(
         item->at,
@@ -410,16 +406,9 @@ void Loader::read_descriptors(const Node* node, const Descriptor* parent, Descri
 }
 
 std::unique_ptr<Descriptor> Loader::read_descriptor(const Node& node, const Descriptor* parent) {
-  const Fields fields = read_fields(node, schema::kDescriptor, *diagnostics_);
   auto descriptor = std::make_unique<Descriptor>();
+  const Fields fields = read_fields(node, schema::kDescriptor, *diagnostics_, descriptor.get());
   descriptor->parent = parent;
-  descriptor->key = fields.text("key");
-  descriptor->value = fields.text("value");
-  descriptor->shadow_mode = fields.flag("shadow_mode").value_or(false);
-  descriptor->quota_mode = fields.flag("quota_mode").value_or(false);
-  descriptor->detailed_metric = fields.flag("detailed_metric").value_or(false);
-  descriptor->value_to_metric = fields.flag("value_to_metric").value_or(false);
-  descriptor->share_threshold = fields.flag("share_threshold").value_or(false);
   check_sharing(fields, *descriptor);
   if (const Node* metadata = fields.node("metadata")) {
     descriptor->metadata = read_metadata(*metadata, *diagnostics_);
@@ -440,11 +429,11 @@ void Loader::check_sharing(const Fields& fields, const Descriptor& descriptor) {
 }
 
 std::optional<RateLimit> Loader::read_rate_limit(const Node& node) {
-  const Fields fields = read_fields(node, schema::kRateLimit, *diagnostics_);
   RateLimit limit;
-  limit.name = fields.text("name");
-  limit.on_store_error =
-      fields.choice<OnStoreError>("on_store_error").value_or(limit.on_store_error);
+  const Fields fields = read_fields(node, schema::kRateLimit, *diagnostics_, &limit);
+  if (fields.text("on_store_error") != "error") {
+    limit.on_store_error = fields.choice<FailurePolicy>("on_store_error");
+  }
   read_replaces(fields, limit);
   if (fields.flag("unlimited").value_or(false)) {
     check_unlimited(fields);

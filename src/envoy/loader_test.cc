@@ -90,7 +90,7 @@ TEST(Loader, ReadsOurOwnKeys) {
       "local"));
   EXPECT_EQ(*first_limit(config).limit, token_bucket(10).per(90s).burst(20));
   EXPECT_EQ(first_limit(config).unit, Unit::kUnknown);
-  EXPECT_EQ(first_limit(config).on_store_error, OnStoreError::kLocal);
+  EXPECT_EQ(first_limit(config).on_store_error, FailurePolicy::kLocal);
   const Config slices = config_of(with_limit(
       "requests_per_unit: 10, period: 1h, algorithm: sliding_window_counter, slices: 6"));
   EXPECT_EQ(*first_limit(slices).limit, sliding_window_counter(10).per(1h).slices(6));
@@ -98,7 +98,7 @@ TEST(Loader, ReadsOurOwnKeys) {
 }
 
 TEST(Loader, LeavesAFailureOfTheStoreToEnvoyByDefault) {
-  EXPECT_EQ(first_limit(config_of(with_limit("unit: day"))).on_store_error, OnStoreError::kError);
+  EXPECT_EQ(first_limit(config_of(with_limit("unit: day"))).on_store_error, std::nullopt);
 }
 
 TEST(Loader, ReadsKeysWithNothingBehindThemAsIfTheyWereNotThere) {

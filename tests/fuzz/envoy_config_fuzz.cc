@@ -40,8 +40,8 @@ void check(std::string_view text) {
     append_counter(counter, domain, entries, *matched);
     if (counter.find("||") == counter.npos) std::abort();
   }
-  const auto converted = sluice::envoy::convert(domain);
-  const auto rules = sluice::RuleSet::parse(converted.yaml, "f");
+  std::vector<std::string> remarks;
+  const auto rules = sluice::RuleSet::parse(sluice::envoy::convert(domain, remarks), "f");
   // Names and values may be longer than rules allow.
   if (!rules && text.size() < 60) std::abort();
 }

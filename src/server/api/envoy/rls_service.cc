@@ -234,12 +234,11 @@ void write_value(const boost::json::value& value, google::protobuf::Value& out) 
   }
 }
 
-std::optional<envoy::Question::Override> override_of(const wire::Descriptor& descriptor) {
-  if (!descriptor.has_limit()) return std::nullopt;
+// The unit of the limit that the descriptor gives.
+envoy::Unit unit_of(const wire::Descriptor& descriptor) {
   const std::int32_t unit = descriptor.limit().unit();
   const bool known = unit > 0 && unit <= static_cast<std::int32_t>(envoy::Unit::kYear);
-  return envoy::Question::Override{descriptor.limit().requests_per_unit(),
-                                   known ? static_cast<envoy::Unit>(unit) : envoy::Unit::kUnknown};
+  return known ? static_cast<envoy::Unit>(unit) : envoy::Unit::kUnknown;
 }
 
 // The names are those of Envoy's own service.
@@ -249,10 +248,10 @@ void write_descriptor(const wire::Descriptor& descriptor, Struct& into) {
   for (const wire::Entry& entry : descriptor.entries()) {
     entries.add_values()->set_string_value(as_utf8(entry.key()) + "=" + as_utf8(entry.value()));
   }
-  if (const auto limit = override_of(descriptor)) {
-    const auto unit = static_cast<::envoy::type::v3::RateLimitUnit>(limit->unit);
+  if (descriptor.has_limit()) {
+    const auto unit = static_cast<::envoy::type::v3::RateLimitUnit>(unit_of(descriptor));
     fields["limit"].set_string_value(
-        "requests_per_unit:" + std::to_string(limit->requests_per_unit) +
+        "requests_per_unit:" + std::to_string(descriptor.limit().requests_per_unit()) +
         " unit:" + ::envoy::type::v3::RateLimitUnit_Name(unit));
   }
   if (descriptor.has_hits_addend()) {
@@ -287,8 +286,12 @@ void read_questions(const Message& request, std::vector<envoy::Entry>& entries,
     const auto size = static_cast<std::size_t>(descriptor.entries_size());
     const std::uint64_t hits =
         descriptor.has_hits_addend() ? descriptor.hits_addend().value() : hits_of(request);
-    questions.push_back(
-        {rest.first(size), override_of(descriptor), hits, descriptor.is_negative_hits()});
+    envoy::Question& question =
+        questions.emplace_back(rest.first(size), hits, descriptor.is_negative_hits());
+    if (descriptor.has_limit()) {
+      question.requests_per_unit = descriptor.limit().requests_per_unit();
+      question.unit = unit_of(descriptor);
+    }
     rest = rest.subspan(size);
   }
 }
@@ -467,7 +470,7 @@ class RlsService::Impl {
   envoy::Request request_;
   const std::size_t stripe_;
   std::uint64_t version_;
-  std::shared_ptr<ActiveEnvoyFiles> active_;
+  std::shared_ptr<EnvoyFiles> active_;
   std::vector<envoy::Entry> entries_;
   std::vector<envoy::Question> questions_;
   std::vector<std::size_t> quota_over_;
@@ -535,7 +538,7 @@ RlsStatus RlsService::Impl::answer(const wire::Request& request, bool may_operat
   }
   quota_over_.clear();
   const Verb verb = checks ? Verb::kPeek : reports ? Verb::kCharge : Verb::kTake;
-  const envoy::Domain* domain = active_->config.find(request.domain());
+  const envoy::Domain* domain = active_->config().find(request.domain());
   return domain != nullptr ? answer_envoy(request, *domain, verb, response)
                            : answer_native(request, verb, response);
 }
@@ -556,7 +559,7 @@ RlsStatus RlsService::Impl::read_amount(std::string_view bytes, std::string_view
     return refuse("descriptors[" + std::to_string(i) + "] has hits of its own; expected only " +
                   std::string(member));
   }
-  if (active_->config.find(into.domain()) == nullptr) return {};
+  if (active_->config().find(into.domain()) == nullptr) return {};
   return refuse("domain " + base::in_quotes(into.domain()) +
                 " is that of an Envoy file, which has no budgets; expected a domain of rules");
 }
@@ -684,7 +687,7 @@ void RlsService::Impl::record(std::string_view domain, const Answer& answer, Ins
     const envoy::Question& question = questions_[i];
     if (question.gives_back) continue;
     const envoy::Status& status = answer.statuses[i];
-    active_->counts.count(status, question.entries, stripe_);
+    active_->count(status, question.entries, stripe_);
     if (!status.limit || question.hits == 0) continue;
     if (keys_ != nullptr) keys_->count(*status.limit, status.counter, status.decision);
     if (traffic_ == nullptr) continue;
