@@ -68,7 +68,7 @@ void divide(std::span<const Claim> claims, std::uint64_t total, std::span<std::u
   const auto lower = [&](const Mark& a, const Mark& b) {
     return Wide{a.part} * claims[b.claim].weight < Wide{b.part} * claims[a.claim].weight;
   };
-  std::stable_sort(marks.begin(), marks.end(), lower);
+  std::ranges::stable_sort(marks, lower);
   // For the claims whose part rises at this level.
   Wide left = total - floors;
   Wide weights = 0;
@@ -103,9 +103,9 @@ void Allocator::report(Id id, const Claim& claim, Instant now) {
   ask(id, claim);
   Subscriber& one = all_[id];
   // Nothing from before the latest part that has surely arrived is used.
-  const auto has_arrived = [&](const Sent& sent) { return now - sent.at >= options_.latency; };
+  const auto has_arrived = [&](const Sent& sent) { return now - sent.at >= latency_; };
   if (has_arrived(one.last)) return one.replaced.clear();
-  const auto arrived = std::find_if(one.replaced.begin(), one.replaced.end(), has_arrived);
+  const auto arrived = std::ranges::find_if(one.replaced, has_arrived);
   if (arrived != one.replaced.end()) one.replaced.erase_after(arrived, one.replaced.end());
 }
 
@@ -184,9 +184,10 @@ std::vector<Allocator::Id> Allocator::plan(std::uint64_t total, Instant now,
   return changed;
 }
 
-std::uint64_t Allocator::planned(Id id) const {
+const Allocator::Subscriber& Allocator::of(Id id) const {
+  static const Subscriber kNone;
   const auto found = all_.find(id);
-  return found == all_.end() ? 0 : found->second.planned;
+  return found == all_.end() ? kNone : found->second;
 }
 
 void Allocator::sent(Id id, std::uint64_t part, Duration ttl, Instant now) {
@@ -196,7 +197,7 @@ void Allocator::sent(Id id, std::uint64_t part, Duration ttl, Instant now) {
   one.assigned = one.planned = part;
   one.is_back = false;
   // The same again only lasts longer. Its message may be lost, so it never lasts less long.
-  const Instant until = now + ttl + options_.latency;
+  const Instant until = now + ttl + latency_;
   if (one.last.until > now && one.last.part == part) {
     one.last.until = std::max(one.last.until, until);
     return;
@@ -221,25 +222,9 @@ std::uint64_t Allocator::available(Id id) const {
   return std::min(std::max(one.planned, one.claim.asked) + spare_, kNoLevel);
 }
 
-std::uint64_t Allocator::asked(Id id) const {
-  const auto found = all_.find(id);
-  return found == all_.end() ? 0 : found->second.claim.asked;
-}
-
-std::uint64_t Allocator::assigned(Id id) const {
-  const auto found = all_.find(id);
-  return found == all_.end() ? 0 : found->second.assigned;
-}
-
-std::uint64_t Allocator::held(Id id) const {
-  const auto found = all_.find(id);
-  return found == all_.end() ? 0 : found->second.held();
-}
-
 Instant Allocator::expires(Id id) const {
-  const auto found = all_.find(id);
-  if (found == all_.end() || found->second.last.until == Instant{}) return {};
-  return found->second.last.until - options_.latency;
+  const Instant until = of(id).last.until;
+  return until == Instant{} ? until : until - latency_;
 }
 
 std::uint64_t Allocator::held(Instant now) {

@@ -38,13 +38,9 @@ class Allocator {
  public:
   using Id = std::uint64_t;
 
-  struct Options {
-    // How long a message may take: an assignment is active this long after it was sent, and an
-    // older one is used no longer.
-    Duration latency = std::chrono::seconds{1};
-  };
-
-  explicit Allocator(const Options& options) : options_(options) {}
+  // `latency`: how long a message may take. An assignment is active this long after it was sent,
+  // and an older one is used no longer.
+  explicit Allocator(Duration latency) : latency_(latency) {}
 
   // A subscriber asks for a part, the first time to be added. What it asks for rises at once, and
   // falls to no less than half of its part.
@@ -56,7 +52,7 @@ class Allocator {
   // least parts if they do not fit. `unclaimed` would be added to the total if they asked for more.
   std::vector<Id> plan(std::uint64_t total, Instant now, std::uint64_t unclaimed = 0);
   // The part to send now. As assigned() if it does not change.
-  std::uint64_t planned(Id id) const;
+  std::uint64_t planned(Id id) const { return of(id).planned; }
   // It was sent, and may be used for `ttl`. A raise may be left out.
   void sent(Id id, std::uint64_t part, Duration ttl, Instant now);
   // It was removed before, perhaps by another id, and may use what that one held, until it is sent
@@ -70,10 +66,10 @@ class Allocator {
   // About what it would get if it asked for all, by the latest plan; at most 2^50. That if there
   // was none.
   std::uint64_t available(Id id) const;
-  std::uint64_t asked(Id id) const;     // smoothed
-  std::uint64_t assigned(Id id) const;  // that was sent last
-  std::uint64_t held(Id id) const;      // the largest part that it may use
-  Instant expires(Id id) const;         // the part that was sent last
+  std::uint64_t asked(Id id) const { return of(id).claim.asked; }  // smoothed
+  std::uint64_t assigned(Id id) const { return of(id).assigned; }  // that was sent last
+  std::uint64_t held(Id id) const { return of(id).held(); }  // the largest part that it may use
+  Instant expires(Id id) const;                              // the part that was sent last
   // What all may use, also those that were removed.
   std::uint64_t held(Instant now);
   // Until when any of it may be used.
@@ -99,9 +95,10 @@ class Allocator {
     std::uint64_t held() const noexcept;
   };
 
+  const Subscriber& of(Id id) const;  // an empty one if there is none
   void expire(Instant now);
 
-  const Options options_;
+  const Duration latency_;
   std::map<Id, Subscriber> all_;
   // Of the latest plan, with what is unclaimed: what nobody asked for, and the least part for each
   // weight of those who asked for more than they got. kNoLevel: all got what they asked for.

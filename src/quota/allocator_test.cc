@@ -54,7 +54,7 @@ class AllocatorTest : public ::testing::Test {
   }
 
   Instant now_{std::chrono::hours{1}};
-  Allocator parts_{{}};
+  Allocator parts_{std::chrono::seconds{1}};
 };
 
 TEST_F(AllocatorTest, LowersAPartBeforeItRaisesAnother) {

@@ -67,7 +67,7 @@ struct QuotaService::Subscription {
 // A counter of a limit, which is divided.
 struct QuotaService::Counter {
   Counter(const RuleSet& rules, const BucketLimit& limit, Instant now)
-      : source(rules), of(limit), parts({.latency = kQuotaLatency}), counted(now) {}
+      : source(rules), of(limit), parts(kQuotaLatency), counted(now) {}
 
   RuleSet source;  // which `of` borrows from, for as long as its parts may be used
   BucketLimit of;
