@@ -35,6 +35,7 @@ std::optional<std::string_view> Attributes::find(std::string_view name) const {
 namespace rules {
 namespace {
 
+constexpr std::array<std::string_view, 4> kSent{"ip", "path", "host", "method"};
 constexpr std::array<std::string_view, 4> kGroups{"header.", "query.", "cookie.", "body."};
 
 // The names of attributes in other programs, in lower case with _ for -. `remote_address` is one of
@@ -112,10 +113,10 @@ std::string did_you_mean_attribute(std::string_view name) {
   if (const std::string own = translated(name); !own.empty()) {
     return "; did you mean " + in_quotes(own) + "?";
   }
-  std::vector<std::string> sent{"ip", "path", "host", "method"};
-  if (std::ranges::find(sent, name) != sent.end()) return {};
+  if (std::ranges::find(kSent, name) != kSent.end()) return {};
   const std::size_t dot = name.find('.');
-  if (dot != name.npos) sent.assign(kGroups.begin(), kGroups.end());
+  const auto& known = dot != name.npos ? kGroups : kSent;
+  std::vector<std::string> sent(known.begin(), known.end());
   std::vector<std::string_view> similar;
   for (std::string& one : sent) {
     if (dot != name.npos) one += name.substr(dot + 1);
@@ -147,7 +148,6 @@ void warn_of_constant_key(std::string_view key, std::size_t at, const Warn& warn
   if (name.starts_with("{{") && name.ends_with("}}")) name = name.substr(2, name.size() - 4);
   if (name.find_first_of("{} ") != name.npos) return;
   if (name.starts_with('$')) name.remove_prefix(1);
-  constexpr std::array<std::string_view, 4> kSent{"ip", "path", "host", "method"};
   const std::string own = translated(name);
   const bool is_name =
       is_of_client(name) || std::ranges::find(kSent, name) != kSent.end() || !own.empty();

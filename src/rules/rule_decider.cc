@@ -41,6 +41,22 @@ std::uint64_t unset_cost(const RequestCosts& costs) noexcept {
   return costs.only_if_wanted ? 1 : costs.units;
 }
 
+// Returns the longest lease that the limit of this counter has. Absent: there is no such limit, so
+// no request is decided by the counter.
+std::optional<Duration> longest_lease(const RuleSet& rules, const Overrides* overrides,
+                                      std::string_view counter, std::optional<Instant> now) {
+  const auto key = rules::parse_counter_key(counter);
+  const Rule* const rule = key ? rules.find(key->rule) : nullptr;
+  if (rule == nullptr || rule->domain != key->domain) return std::nullopt;
+  const auto limit = std::ranges::find(rule->limits, key->limit, &RuleLimit::name);
+  if (limit == rule->limits.end()) return std::nullopt;
+  Duration longest = limit->limit.period();
+  for (const Limit& numbers : limit->by_plan) longest = std::max(longest, numbers.period());
+  const auto given = overrides != nullptr ? overrides->find(counter, now) : std::nullopt;
+  if (!given) return longest;
+  return std::max(longest, rules::numbers_with(*given, *rule, *limit, limit->limit).period());
+}
+
 }  // namespace
 
 // A request is decided in four steps: match the rules and name their counters, fill in the batch of
@@ -109,7 +125,7 @@ void RuleDecider::Impl::match(const RequestCosts& costs, std::size_t part) {
     if (!set_->compiled[i].matches(values_)) {
       const auto too_much = values_.take_too_much();
       if (!too_much || rule.mode != RuleMode::kEnforce) continue;
-      return too_much->of_array ? explain_array(rule) : explain_length(rule, too_much->attribute);
+      return values_.is_too_much_of_array() ? explain_array(rule) : explain_length(rule, *too_much);
     }
     name_rule(i, costs, part);
     if (!rules::lets_others_match(rule)) break;
@@ -120,11 +136,10 @@ void RuleDecider::Impl::match(const RequestCosts& costs, std::size_t part) {
 void RuleDecider::Impl::check_names(const RequestCosts& costs, std::size_t part) {
   if (is_invalid_ || !has_limits(part)) return;
   for (const LimitCost& cost : costs.limits) {
-    const bool known = std::any_of(matched_.begin(), matched_.end(), [&](const auto& matched) {
+    const bool known = std::ranges::any_of(matched_, [&](const auto& matched) {
       const std::vector<RuleLimit>& limits = matched.rule->limits;
       return matched.part == part &&
-             std::any_of(limits.begin(), limits.end(),
-                         [&](const RuleLimit& limit) { return limit.name == cost.limit; });
+             std::ranges::find(limits, cost.limit, &RuleLimit::name) != limits.end();
     });
     if (!known) return explain_name(cost.limit, part);
   }
@@ -441,7 +456,7 @@ void RuleDecider::Impl::explain_permit(const RuleLimit& limit) {
 }
 
 bool RuleDecider::Impl::is_denied_by_rule(RuleMode mode) const noexcept {
-  return std::any_of(matched_.begin(), matched_.end(), [&](const MatchedRule& matched) {
+  return std::ranges::any_of(matched_, [&](const MatchedRule& matched) {
     return matched.denies_itself() && matched.rule->mode == mode;
   });
 }
@@ -471,16 +486,15 @@ const RuleAnswer& RuleDecider::Impl::answer(const BatchTerms& terms) {
     return answer_;
   }
   if (matched_.empty()) return answer_;
-  if (std::any_of(matched_.begin(), matched_.end(),
-                  [](const auto& rule) { return rule.denies(); })) {
+  if (std::ranges::any_of(matched_, [](const auto& rule) { return rule.denies(); })) {
     keep_refused();
   }
   fill_batch();
   name_limits();
   decide_batch(terms);
-  can_repeat_ = verb_ == Verb::kTake && !settles() && !permit_ && !id_ && !has_unlimited_ &&
-                std::none_of(matched_.begin(), matched_.end(),
-                             [](const auto& rule) { return rule.refused != Reason::kOk; });
+  can_repeat_ =
+      verb_ == Verb::kTake && !settles() && !permit_ && !id_ && !has_unlimited_ &&
+      std::ranges::none_of(matched_, [](const auto& rule) { return rule.refused != Reason::kOk; });
   return answer_;
 }
 
@@ -645,13 +659,11 @@ void RuleDecider::Impl::drop_unlimited() {
 
 // Whether an enforced rule says what has become of the id of the request.
 bool RuleDecider::Impl::has_enforced_budget() const noexcept {
-  return std::any_of(matched_.begin(), matched_.end(), [&](const MatchedRule& matched) {
+  return std::ranges::any_of(matched_, [&](const MatchedRule& matched) {
     if (!matched.enforced()) return false;
-    const auto first = limits_.begin() + static_cast<std::ptrdiff_t>(matched.first);
-    const auto last = limits_.begin() + static_cast<std::ptrdiff_t>(matched.last);
-    return std::any_of(first, last, [](const NamedLimit& named) {
-      return holds_amounts(named.numbers.algorithm());
-    });
+    const auto own = std::span(limits_).subspan(matched.first, matched.last - matched.first);
+    return std::ranges::any_of(
+        own, [](const NamedLimit& named) { return holds_amounts(named.numbers.algorithm()); });
   });
 }
 
@@ -675,8 +687,8 @@ void RuleDecider::Impl::fill_decision(const Decision& enforced) {
   const bool is_plain = enforced.reason == Reason::kOk || enforced.reason == Reason::kLease;
   if (shadow_denies && is_plain) answer_.decision.reason = Reason::kShadow;
   const auto& matched_rules = matched_;
-  const auto deciding = std::find_if(matched_rules.begin(), matched_rules.end(),
-                                     [](const MatchedRule& rule) { return rule.decides(); });
+  const auto deciding =
+      std::ranges::find_if(matched_rules, [](const MatchedRule& rule) { return rule.decides(); });
   answer_.rule = (deciding != matched_rules.end() ? *deciding : matched_rules.front()).rule;
   if (enforced.reason == Reason::kInvalid) answer_.mistake = mistake_;
   if (enforced.allowed() && !shadow_denies) return;
@@ -714,27 +726,6 @@ void RuleDecider::Impl::fill_permit(const Decision& enforced) {
     (stores_.shadow != nullptr ? stores_.shadow : store_)->apply_one(Verb::kRelease, charge, {});
   }
 }
-
-namespace {
-
-// Returns the longest lease that the limit of this counter has. Absent: there is no such limit, so
-// no request is decided by the counter.
-std::optional<Duration> longest_lease(const RuleSet& rules, const Overrides* overrides,
-                                      std::string_view counter, std::optional<Instant> now) {
-  const auto key = rules::parse_counter_key(counter);
-  const Rule* const rule = key ? rules.find(key->rule) : nullptr;
-  if (rule == nullptr || rule->domain != key->domain) return std::nullopt;
-  const auto limit = std::find_if(rule->limits.begin(), rule->limits.end(),
-                                  [&](const RuleLimit& each) { return each.name == key->limit; });
-  if (limit == rule->limits.end()) return std::nullopt;
-  Duration longest = limit->limit.period();
-  for (const Limit& numbers : limit->by_plan) longest = std::max(longest, numbers.period());
-  const auto given = overrides != nullptr ? overrides->find(counter, now) : std::nullopt;
-  if (!given) return longest;
-  return std::max(longest, rules::numbers_with(*given, *rule, *limit, limit->limit).period());
-}
-
-}  // namespace
 
 Decision RuleDecider::Impl::change_permit(Verb verb, const RuleSet* rules, std::string_view permit,
                                           std::optional<Instant> now) {

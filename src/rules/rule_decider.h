@@ -82,6 +82,11 @@ struct RuleRequest {
 
 namespace sluice {
 
+// Returns the rule's name if another limit of the answer has the same name as the limit at
+// `index`, or one that spells it. Otherwise returns an empty text. With it, the names of an answer
+// are unique.
+std::string_view group_of(std::span<const LimitAnswer> limits, std::size_t index) noexcept;
+
 // What a RuleDecider does. It keeps the latest request: its limits, its charges and the answer.
 class RuleDecider::Impl {
  public:

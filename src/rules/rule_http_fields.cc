@@ -3,13 +3,12 @@
 #include <algorithm>
 
 #include "limiter/http_fields.h"
-#include "rules/policy_name.h"
+#include "rules/rule_decider.h"
 
 namespace sluice {
 
 bool RuleAnswer::degraded() const noexcept {
-  return std::any_of(matched.begin(), matched.end(),
-                     [](const Matched& rule) { return rule.degraded; });
+  return std::ranges::any_of(matched, [](const Matched& rule) { return rule.degraded; });
 }
 
 const LimitAnswer* RuleAnswer::charged() const noexcept {

@@ -6,11 +6,8 @@ namespace sluice::server {
 
 std::optional<std::string_view> NamedAttributes::finish() {
   if (values_.size() > kFew) {
-    std::sort(values_.begin(), values_.end(),
-              [](const Value& a, const Value& b) { return a.name < b.name; });
-    const auto twice =
-        std::adjacent_find(values_.begin(), values_.end(),
-                           [](const Value& a, const Value& b) { return a.name == b.name; });
+    std::ranges::sort(values_, {}, &Value::name);
+    const auto twice = std::ranges::adjacent_find(values_, {}, &Value::name);
     if (twice != values_.end()) return twice->name;
     return std::nullopt;
   }
@@ -24,9 +21,7 @@ std::optional<std::string_view> NamedAttributes::finish() {
 
 std::optional<std::string_view> NamedAttributes::find(std::string_view name) const {
   if (values_.size() > kFew) {
-    const auto found =
-        std::lower_bound(values_.begin(), values_.end(), name,
-                         [](const Value& value, std::string_view n) { return value.name < n; });
+    const auto found = std::ranges::lower_bound(values_, name, {}, &Value::name);
     if (found == values_.end() || found->name != name) return std::nullopt;
     return found->value;
   }

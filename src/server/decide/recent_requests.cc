@@ -18,7 +18,7 @@ constexpr std::size_t kBytesOfAttribute = 64;  // besides long texts
 void RecentRequests::Lane::use(const RuleSet& rules, std::uint64_t version) {
   names_ = {"method", "path", "host", "ip"};
   for (const std::string& name : rules::Access::impl(rules).attributes.names()) {
-    const bool known = std::find(names_.begin(), names_.end(), name) != names_.end();
+    const bool known = std::ranges::find(names_, name) != names_.end();
     if (!known && names_.size() < kMostAttributes) names_.push_back(name);
   }
   version_ = version;
@@ -93,8 +93,7 @@ RecentRequests::Sample RecentRequests::read() const {
     out.requests.insert(out.requests.end(), lane.requests_.begin(), lane.requests_.end());
   }
   std::erase_if(out.requests, [&](const RecentRequest& one) { return one.place >= out.share; });
-  std::stable_sort(out.requests.begin(), out.requests.end(),
-                   [](const RecentRequest& a, const RecentRequest& b) { return a.at < b.at; });
+  std::ranges::stable_sort(out.requests, {}, &RecentRequest::at);
   return out;
 }
 

@@ -8,7 +8,7 @@
 
 #include "limiter/http_fields.h"
 #include "limiter/reason_report.h"
-#include "rules/policy_name.h"
+#include "rules/rule_decider.h"
 #include "server/protocol/http/problem.h"
 
 namespace sluice::server {
@@ -90,7 +90,7 @@ std::vector<const RejectHeader*> degrade_headers(const RuleAnswer& answer) {
       const auto is_same = [&](const RejectHeader* other) {
         return strcasecmp(other->name.c_str(), header.name.c_str()) == 0;
       };
-      if (std::none_of(out.begin(), out.end(), is_same)) out.push_back(&header);
+      if (std::ranges::none_of(out, is_same)) out.push_back(&header);
     }
   }
   return out;

@@ -1,6 +1,5 @@
 #include "server/decide/rule_counters.h"
 
-#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -12,54 +11,33 @@
 namespace sluice::server {
 namespace {
 
-// Removes the text up to the next closing brace from the rest of a checked template. Returns what
-// is in the braces, or an empty text at the end.
-std::string_view take_braces(std::string_view& rest) {
-  for (;;) {
-    const std::size_t open = rest.find('{');
-    if (open == rest.npos) return {};
-    rest.remove_prefix(open + 1);
-    if (rest.starts_with('{')) {
-      rest.remove_prefix(1);
-      continue;
-    }
-    const std::string_view inner = rest.substr(0, rest.find('}'));
-    rest.remove_prefix(inner.size());
-    return inner;
-  }
+std::string joined(const auto& names, std::string_view separator) {
+  std::string out;
+  for (const auto& name : names) out.append(out.empty() ? "" : separator).append(name);
+  return out;
 }
 
-// Returns "header.x-user-id or ip" if no attribute of "header.x-user-id|ip/64" is present, else an
-// empty text.
-std::string find_missing(std::string_view alternatives, const AttributeSource& attributes) {
-  std::string names;
-  while (!alternatives.empty()) {
-    const std::string_view written = alternatives.substr(0, alternatives.find('|'));
-    alternatives.remove_prefix(std::min(written.size() + 1, alternatives.size()));
-    const std::string name = rules::normalized(written.substr(0, written.find('/')));
-    if (const auto value = attributes.find(name); value && !value->empty()) return {};
-    names.append(names.empty() ? "" : " or ").append(name);
-  }
-  return names;
-}
-
-std::vector<std::string> missing_of(std::string_view key, const AttributeSource& attributes) {
+// Returns "header.x-user-id or ip" for each part of the key that has a value of neither.
+std::vector<std::string> missing_of(const rules::KeyTemplate& key,
+                                    const rules::AttributeTable& table,
+                                    rules::AttributeValues& values) {
   std::vector<std::string> missing;
-  for (auto inner = take_braces(key); !inner.empty(); inner = take_braces(key)) {
-    if (std::string names = find_missing(inner, attributes); !names.empty()) {
-      missing.push_back(std::move(names));
+  for (const std::vector<std::uint32_t>& one_of : key.needs()) {
+    std::vector<std::string_view> names;
+    bool has_value = false;
+    for (const std::uint32_t attribute : one_of) {
+      const auto& value = values.get(attribute);
+      has_value = has_value || (value && !value->empty());
+      names.push_back(table.names()[attribute]);
     }
+    if (!has_value) missing.push_back(joined(names, " or "));
   }
   return missing;
 }
 
 }  // namespace
 
-std::string RuleCounter::missing_names() const {
-  std::string out;
-  for (const std::string& name : missing) out.append(out.empty() ? "" : ", ").append(name);
-  return out;
-}
+std::string RuleCounter::missing_names() const { return joined(missing, ", "); }
 
 Charge RuleCounter::charge(std::uint64_t cost) const {
   return {.key = key,
@@ -98,7 +76,7 @@ std::vector<RuleCounter> counters_of(const RuleSet& rules, const Rule& rule,
                                      const AttributeSource& attributes,
                                      const Overrides* overrides) {
   const RuleSet::Impl& set = rules::Access::impl(rules);
-  const auto& compiled = set.compiled[static_cast<std::size_t>(&rule - set.rules.data())];
+  const auto& compiled = set.compiled_of(rule);
   rules::AttributeValues values;
   values.begin(set.attributes, attributes);
   std::vector<RuleCounter> counters;
@@ -127,7 +105,7 @@ std::vector<RuleCounter> counters_of(const RuleSet& rules, const Rule& rule,
         if (given->kind == Override::Kind::kPlan) counter.plan = given->plan;
       }
     } else {
-      counter.missing = missing_of(rule.limits[i].key, attributes);
+      counter.missing = missing_of(compiled.limits[i].key, set.attributes, values);
     }
     counters.push_back(std::move(counter));
   }

@@ -30,7 +30,7 @@ constexpr std::size_t kLongestLine = std::size_t{64} << 10;
 constexpr std::uint64_t kEveryClient = 100;  // percent
 
 bool contains(std::span<const std::string> all, std::string_view one) {
-  return std::find(all.begin(), all.end(), one) != all.end();
+  return std::ranges::find(all, one) != all.end();
 }
 
 void put_number(std::string& to, std::uint64_t number) {
@@ -39,14 +39,22 @@ void put_number(std::string& to, std::uint64_t number) {
   to.append(digits.data(), end.ptr);
 }
 
-std::string_view text_of(Outcome outcome) noexcept {
-  switch (outcome) {
-    case Outcome::kAllowed: return "allowed";
-    case Outcome::kDenied: return "denied";
-    case Outcome::kFailed: break;
+// Returns the limit of rules in this mode that denied with the longest wait, which is never for
+// some. Null if something else denied.
+const LimitAnswer* longest_wait(const RuleAnswer& answer, RuleMode mode) noexcept {
+  const auto wait = [](const LimitAnswer& limit) {
+    return limit.decision.retry_after.value_or(Duration::max());
+  };
+  const LimitAnswer* longest = nullptr;
+  for (const LimitAnswer& limit : answer.limits) {
+    if (limit.decision.allowed() || limit.rule->mode != mode) continue;
+    if (longest == nullptr || wait(limit) > wait(*longest)) longest = &limit;
   }
-  return "failed";
+  return longest;
 }
+
+// Whether metrics count what the verb does.
+bool counts(Verb verb) noexcept { return takes(verb) || verb == Verb::kCharge; }
 
 }  // namespace
 
@@ -99,7 +107,7 @@ void TrafficRecorder::record_without_rules(std::string_view domain, std::string_
 
 // Ends the line.
 void TrafficRecorder::write(Outcome outcome) {
-  line_.append(",\"outcome\":\"").append(text_of(outcome)).append("\"}\n");
+  line_.append(",\"outcome\":\"").append(to_string(outcome)).append("\"}\n");
   if (line_.size() <= kLongestLine) return lane_.write(line_);
   lane_.drop();
   line_ = std::string();
@@ -117,11 +125,9 @@ bool TrafficRecorder::samples(std::string_view client) {
 void TrafficRecorder::use(const RuleSet& rules, std::uint64_t version) {
   names_.clear();
   const auto add = [this](std::string_view name) {
-    const bool known = std::any_of(names_.begin(), names_.end(),
-                                   [&](const Name& one) { return one.name == name; });
+    const bool known = std::ranges::find(names_, name, &Name::name) != names_.end();
     if (known || names_.size() == kMostNames) return;
-    const bool shown =
-        std::find(kShownAlways.begin(), kShownAlways.end(), name) != kShownAlways.end();
+    const bool shown = std::ranges::find(kShownAlways, name) != kShownAlways.end();
     Name one{std::string(name), "\"", contains(options_.hash, name) || (hash_all_ && !shown)};
     base::append_visible_json(one.json, name);
     one.json += "\":";
@@ -187,27 +193,6 @@ void TrafficRecorder::put_costs(const RequestCosts& costs) {
   }
   line_ += '}';
 }
-
-namespace {
-
-// Returns the limit of rules in this mode that denied with the longest wait, which is never for
-// some. Null if something else denied.
-const LimitAnswer* longest_wait(const RuleAnswer& answer, RuleMode mode) noexcept {
-  const auto wait = [](const LimitAnswer& limit) {
-    return limit.decision.retry_after.value_or(Duration::max());
-  };
-  const LimitAnswer* longest = nullptr;
-  for (const LimitAnswer& limit : answer.limits) {
-    if (limit.decision.allowed() || limit.rule->mode != mode) continue;
-    if (longest == nullptr || wait(limit) > wait(*longest)) longest = &limit;
-  }
-  return longest;
-}
-
-// Whether metrics count what the verb does.
-bool counts(Verb verb) noexcept { return takes(verb) || verb == Verb::kCharge; }
-
-}  // namespace
 
 Session::Session(const Parts& parts)
     : parts_(parts),

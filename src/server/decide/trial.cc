@@ -56,8 +56,8 @@ std::optional<std::string_view> WrittenRequest::find(std::string_view name) cons
 
 // Returns what is wrong with the word, or an empty text.
 std::string WrittenRequest::add_word(const std::string& word) {
-  const bool is_method = std::all_of(
-      word.begin(), word.end(), [](unsigned char c) { return std::isupper(c) != 0 || c == '-'; });
+  const bool is_method =
+      std::ranges::all_of(word, [](unsigned char c) { return std::isupper(c) != 0 || c == '-'; });
   if (is_method) return add("method", word);
   if (word.front() == '/' || word.starts_with("http://") || word.starts_with("https://")) {
     target_ = word;
@@ -102,7 +102,7 @@ std::string explain_unread(const RuleSet& rules, const WrittenRequest& request) 
   std::string out;
   for (const auto& [name, value] : request.values()) {
     if (name == "method" || name == "path") continue;  // every request has them
-    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    if (std::ranges::find(known, name) != known.end()) continue;
     const std::string similar = rules::did_you_mean(name, {known.begin(), known.end()});
     out += "no rule reads the attribute " + rules::in_quotes(name) +
            (similar.empty() ? rules::did_you_mean_attribute(name) : similar) + "\n";
@@ -159,8 +159,8 @@ std::string explain_unlimited(const RuleSet& rules, const WrittenRequest& reques
   if (overrides == nullptr) return out;
   for (const RuleAnswer::Matched& matched : answer.matched) {
     for (const RuleCounter& counter : counters_of(rules, *matched.rule, request)) {
-      const bool applies = std::ranges::any_of(
-          answer.limits, [&](const LimitAnswer& one) { return one.limit == counter.limit; });
+      const bool applies = std::ranges::find(answer.limits, counter.limit, &LimitAnswer::limit) !=
+                           answer.limits.end();
       const auto given = overrides->find(counter.key);
       if (applies || !given || given->kind != Override::Kind::kUnlimited) continue;
       out += "limit " + rules::full_name(matched.rule->name, counter.limit->name);

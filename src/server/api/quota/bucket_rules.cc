@@ -42,9 +42,7 @@ constexpr std::uint64_t kMostWeight = 1'000'000;
 std::uint32_t weight_of(const RuleSet& rules, const LimitAnswer& limit,
                         const AttributeSource& attributes) {
   const RuleSet::Impl& set = rules::Access::impl(rules);
-  const auto rule = static_cast<std::size_t>(limit.rule - set.rules.data());
-  const auto index = static_cast<std::size_t>(limit.limit - limit.rule->limits.data());
-  const rules::CostTemplate& weight = set.compiled[rule].limits[index].weight;
+  const rules::CostTemplate& weight = set.compiled_of(*limit.rule, *limit.limit).weight;
   if (weight.kind() == rules::CostTemplate::Kind::kUnset) return 1;
   rules::AttributeValues values;
   values.begin(set.attributes, attributes);
@@ -145,7 +143,7 @@ BucketRules BucketResolver::resolve_counter(const RuleSet& rules,
   const auto limit = std::ranges::find(rule.limits, key->limit, &RuleLimit::name);
   const auto given = overrides_ != nullptr ? overrides_->find(*counter) : std::nullopt;
   const RuleSet::Impl& set = rules::Access::impl(rules);
-  const auto& compiled = set.compiled[static_cast<std::size_t>(&rule - set.rules.data())];
+  const auto& compiled = set.compiled_of(rule);
   BucketLimit found{.rule = &rule,
                     .limit = &*limit,
                     .key = *std::move(counter),
