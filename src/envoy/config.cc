@@ -9,6 +9,8 @@
 namespace sluice::envoy {
 namespace {
 
+using rules::append_name;
+using rules::append_value;
 using std::chrono::days;
 constexpr std::array<std::string_view, 8> kNames{"unknown", "second", "minute", "hour",
                                                  "day",     "month",  "year",   "week"};
@@ -25,6 +27,29 @@ bool equal_letters(std::string_view a, std::string_view lower) noexcept {
   return std::equal(a.begin(), a.end(), lower.begin(), lower.end(), [](char x, char y) {
     return std::tolower(static_cast<unsigned char>(x)) == y;
   });
+}
+
+void append_entry(std::string& out, std::string_view key, std::string_view value) {
+  append_name(out += '|', key);
+  append_value(out += '=', value);
+}
+
+// In native rules, the part of the name after the domain is never empty.
+void append_domain(std::string& out, const Domain& domain) {
+  append_name(out, domain.name);
+  out += '|';
+}
+
+// Appends `descriptor` and its ancestors, as many as there are entries.
+void append_path(std::string& out, std::span<const Entry> entries, const Descriptor& descriptor) {
+  if (descriptor.parent != nullptr) {
+    append_path(out, entries.first(entries.size() - 1), *descriptor.parent);
+  }
+  if (descriptor.share_threshold) {
+    append_entry(out += '|', descriptor.key, descriptor.value);
+  } else {
+    append_entry(out, descriptor.key, entries.back().value);
+  }
 }
 
 }  // namespace
@@ -79,9 +104,6 @@ bool matches_wildcard(std::string_view pattern, std::string_view text) noexcept 
   return true;
 }
 
-using rules::append_name;
-using rules::append_value;
-
 bool Level::add(const Descriptor& descriptor) {
   if (twin_of(descriptor) != nullptr) return false;
   OfKey& of = keys_[descriptor.key];
@@ -133,33 +155,6 @@ const Descriptor* match(const Domain& domain, std::span<const Entry> entries) {
   }
   return matched;
 }
-
-namespace {
-
-void append_entry(std::string& out, std::string_view key, std::string_view value) {
-  append_name(out += '|', key);
-  append_value(out += '=', value);
-}
-
-// In native rules, the part of the name after the domain is never empty.
-void append_domain(std::string& out, const Domain& domain) {
-  append_name(out, domain.name);
-  out += '|';
-}
-
-// Appends `descriptor` and its ancestors, as many as there are entries.
-void append_path(std::string& out, std::span<const Entry> entries, const Descriptor& descriptor) {
-  if (descriptor.parent != nullptr) {
-    append_path(out, entries.first(entries.size() - 1), *descriptor.parent);
-  }
-  if (descriptor.share_threshold) {
-    append_entry(out += '|', descriptor.key, descriptor.value);
-  } else {
-    append_entry(out, descriptor.key, entries.back().value);
-  }
-}
-
-}  // namespace
 
 void append_counter(std::string& out, const Domain& domain, std::span<const Entry> entries,
                     const Descriptor& matched) {

@@ -26,6 +26,76 @@ std::string number_error(const std::string& name, std::string_view value) {
          "; expected a whole number from 0 to 9007199254740991";
 }
 
+constexpr std::string_view kRight =
+    "expected numbers, attributes such as {body.max_tokens|500} and price.NAME, joined by '*' and "
+    "'+'";
+constexpr std::string_view kPricePrefix = "price.";
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+// Whether the text is meant as a number, right or wrong.
+bool is_numeric(std::string_view text) {
+  if (text.starts_with('-') || text.starts_with('+')) text.remove_prefix(1);
+  return std::ranges::any_of(text, is_digit) &&
+         text.find_first_not_of("0123456789.,_eE") == text.npos && !text.starts_with('e') &&
+         !text.starts_with('E');
+}
+
+std::optional<std::uint64_t> number_up_to(std::uint64_t most, std::string_view text) {
+  const auto number = whole_number(text);
+  return number && *number <= most ? number : std::nullopt;
+}
+
+// Numbers that are too large for a double become this one, which no sum of smaller ones is.
+constexpr std::uint64_t kTooMuch = kMaxAmount + 1;
+
+std::uint64_t product_of(std::uint64_t a, std::uint64_t b) noexcept {
+  if (a == 0 || b == 0) return 0;
+  return a > kMaxAmount / b ? kTooMuch : a * b;
+}
+
+bool is_price_name(std::string_view name) {
+  return !name.empty() && name.size() <= 64 && std::ranges::all_of(name, [](char c) {
+    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '-';
+  });
+}
+
+// Finds the names of all prices, and reports what is wrong with them.
+std::vector<std::string> names_of_prices(const Node& node, const PriceTable* of_file,
+                                         Diagnostics& diagnostics) {
+  std::vector<std::string> names;
+  if (of_file != nullptr) names = of_file->names;
+  for (const auto& [model, prices] : node.pairs) {
+    if (of_file != nullptr && of_file->find(model->text) == nullptr) {
+      diagnostics.add(model->at, "there are no prices of " + in_quotes(model->text),
+                      PriceTable::expected(of_file->models, model->text));
+    } else if (model->text.empty() || model->text.size() > 128) {
+      diagnostics.add(model->at, "the name of a model is " + describe(*model),
+                      "expected text of 1 to 128 bytes");
+    }
+    if (!prices->is_map() || prices->pairs.empty()) {
+      diagnostics.add(prices->at,
+                      "the prices of " + in_quotes(model->text) + " are " + describe(*prices),
+                      "expected a map of names and numbers, such as { input: 3, output: 15 }");
+    }
+    for (const auto& [name, number] : prices->pairs) {
+      if (std::ranges::count(names, name->text) > 0) continue;
+      if (of_file != nullptr) {
+        diagnostics.add(name->at, "there is no price " + in_quotes(name->text),
+                        PriceTable::expected(names, name->text));
+        continue;
+      }
+      if (!is_price_name(name->text) || names.size() == PriceTable::kMostNames) {
+        diagnostics.add(name->at, "the name of a price is " + describe(*name),
+                        "expected at most 32 names of 1 to 64 letters, digits, '_' and '-'");
+        return names;
+      }
+      names.push_back(name->text);
+    }
+  }
+  return names;
+}
+
 }  // namespace
 
 std::optional<int> status_from(std::string_view text) noexcept {
@@ -101,87 +171,9 @@ Expected<std::uint64_t, std::string> ResponseCount::units(const AttributeSource&
   return std::min(units, kMaxAmount);
 }
 
-namespace {
-
-constexpr std::string_view kRight =
-    "expected numbers, attributes such as {body.max_tokens|500} and price.NAME, joined by '*' and "
-    "'+'";
-constexpr std::string_view kPricePrefix = "price.";
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
-// Whether the text is meant as a number, right or wrong.
-bool is_numeric(std::string_view text) {
-  if (text.starts_with('-') || text.starts_with('+')) text.remove_prefix(1);
-  return std::ranges::any_of(text, is_digit) &&
-         text.find_first_not_of("0123456789.,_eE") == text.npos && !text.starts_with('e') &&
-         !text.starts_with('E');
-}
-
-std::optional<std::uint64_t> number_up_to(std::uint64_t most, std::string_view text) {
-  const auto number = whole_number(text);
-  return number && *number <= most ? number : std::nullopt;
-}
-
-// Numbers that are too large for a double become this one, which no sum of smaller ones is.
-constexpr std::uint64_t kTooMuch = kMaxAmount + 1;
-
-std::uint64_t product_of(std::uint64_t a, std::uint64_t b) noexcept {
-  if (a == 0 || b == 0) return 0;
-  return a > kMaxAmount / b ? kTooMuch : a * b;
-}
-
-}  // namespace
-
 std::optional<std::uint64_t> units_from(std::string_view text) noexcept {
   return number_up_to(kMaxAmount, text);
 }
-
-namespace {
-
-bool is_price_name(std::string_view name) {
-  return !name.empty() && name.size() <= 64 && std::ranges::all_of(name, [](char c) {
-    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '-';
-  });
-}
-
-// Finds the names of all prices, and reports what is wrong with them.
-std::vector<std::string> names_of_prices(const Node& node, const PriceTable* of_file,
-                                         Diagnostics& diagnostics) {
-  std::vector<std::string> names;
-  if (of_file != nullptr) names = of_file->names;
-  for (const auto& [model, prices] : node.pairs) {
-    if (of_file != nullptr && of_file->find(model->text) == nullptr) {
-      diagnostics.add(model->at, "there are no prices of " + in_quotes(model->text),
-                      PriceTable::expected(of_file->models, model->text));
-    } else if (model->text.empty() || model->text.size() > 128) {
-      diagnostics.add(model->at, "the name of a model is " + describe(*model),
-                      "expected text of 1 to 128 bytes");
-    }
-    if (!prices->is_map() || prices->pairs.empty()) {
-      diagnostics.add(prices->at,
-                      "the prices of " + in_quotes(model->text) + " are " + describe(*prices),
-                      "expected a map of names and numbers, such as { input: 3, output: 15 }");
-    }
-    for (const auto& [name, number] : prices->pairs) {
-      if (std::ranges::count(names, name->text) > 0) continue;
-      if (of_file != nullptr) {
-        diagnostics.add(name->at, "there is no price " + in_quotes(name->text),
-                        PriceTable::expected(names, name->text));
-        continue;
-      }
-      if (!is_price_name(name->text) || names.size() == PriceTable::kMostNames) {
-        diagnostics.add(name->at, "the name of a price is " + describe(*name),
-                        "expected at most 32 names of 1 to 64 letters, digits, '_' and '-'");
-        return names;
-      }
-      names.push_back(name->text);
-    }
-  }
-  return names;
-}
-
-}  // namespace
 
 std::string PriceTable::expected(const std::vector<std::string>& known, std::string_view name) {
   if (known.empty()) return "expected 'prices:' in this file";

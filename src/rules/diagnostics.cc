@@ -14,33 +14,6 @@ constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 bool continues(char c) noexcept { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
-}  // namespace
-
-Diagnostics::Diagnostics(std::string_view bytes, std::string_view file)
-    : text_(bytes), lines_{0}, file_(file) {
-  if (text_.starts_with(kByteOrderMark)) text_.remove_prefix(kByteOrderMark.size());
-  for (std::size_t at = text_.find('\n'); at != text_.npos; at = text_.find('\n', at + 1)) {
-    lines_.push_back(at + 1);
-  }
-}
-
-RuleError Diagnostics::error(std::size_t at, std::string what, std::string expected) const {
-  at = std::min(at, text_.size());
-  const auto after = std::ranges::upper_bound(lines_, at);
-  const std::string_view before = text_.substr(*(after - 1), at - *(after - 1));
-  const auto more = std::ranges::count_if(before, continues);
-  return {file_, static_cast<int>(after - lines_.begin()),
-          static_cast<int>(static_cast<std::ptrdiff_t>(before.size()) - more + 1), std::move(what),
-          std::move(expected)};
-}
-
-std::string Diagnostics::place(std::size_t at) const {
-  const RuleError there = error(at);
-  return "line " + std::to_string(there.line) + ", column " + std::to_string(there.column);
-}
-
-namespace {
-
 constexpr std::size_t kLongestName = 32;
 
 // Returns the number of insertions, removals, replacements and swaps of neighbours that turn a into
@@ -71,6 +44,29 @@ std::string comparable(std::string_view text) {
 }
 
 }  // namespace
+
+Diagnostics::Diagnostics(std::string_view bytes, std::string_view file)
+    : text_(bytes), lines_{0}, file_(file) {
+  if (text_.starts_with(kByteOrderMark)) text_.remove_prefix(kByteOrderMark.size());
+  for (std::size_t at = text_.find('\n'); at != text_.npos; at = text_.find('\n', at + 1)) {
+    lines_.push_back(at + 1);
+  }
+}
+
+RuleError Diagnostics::error(std::size_t at, std::string what, std::string expected) const {
+  at = std::min(at, text_.size());
+  const auto after = std::ranges::upper_bound(lines_, at);
+  const std::string_view before = text_.substr(*(after - 1), at - *(after - 1));
+  const auto more = std::ranges::count_if(before, continues);
+  return {file_, static_cast<int>(after - lines_.begin()),
+          static_cast<int>(static_cast<std::ptrdiff_t>(before.size()) - more + 1), std::move(what),
+          std::move(expected)};
+}
+
+std::string Diagnostics::place(std::size_t at) const {
+  const RuleError there = error(at);
+  return "line " + std::to_string(there.line) + ", column " + std::to_string(there.column);
+}
 
 void Diagnostics::add(std::size_t at, std::string what, std::string expected) {
   if (found_.size() < kMost) {

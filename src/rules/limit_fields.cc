@@ -15,6 +15,43 @@ namespace {
 
 constexpr std::size_t kMostInRow = 4;
 
+// Warns about a limit whose log can need more than a log gets: the half that all shards share.
+void warn_of_memory(const Limit& limit, const RuleTerms& terms, std::size_t at, const Warn& warn) {
+  const std::size_t needed = core::most_log_bytes(limit);
+  const std::size_t given = terms.max_log_bytes / 2;
+  if (given == 0 || needed <= given) return;
+  warn(at,
+       "a log of " + std::to_string(limit.limit()) + " units can need " + std::to_string(needed) +
+           " bytes, and max_log_bytes allows " + std::to_string(given) +
+           " for one; a longer log counts by slices, which is stricter",
+       "expected fewer units, 'sliding_window_counter', or max_log_bytes of at least " +
+           std::to_string(2 * needed));
+}
+
+// Warns about a limit whose requests can block Redis: see docs/reference/state-format.md, "Long
+// values".
+void warn_of_redis(const Limit& limit, std::size_t at, const Warn& warn) {
+  constexpr std::uint64_t kMostPermits = 5'000;
+  constexpr std::uint64_t kMostLogUnits = 100'000;
+  const std::string units = std::to_string(limit.limit());
+  if (holds_permits(limit.algorithm()) && limit.limit() > kMostPermits) {
+    warn(at,
+         "a release looks at all permits of a key, and " + units +
+             " of them can block Redis for longer than 1 ms (docs/reference/state-format.md, Long "
+             "values)",
+         "expected at most " + std::to_string(kMostPermits) +
+             " permits for each key, or Redis with the module of Sluice");
+  }
+  if (limit.algorithm() == Algorithm::kSlidingWindowLog && limit.limit() > kMostLogUnits) {
+    warn(at,
+         "a log is copied when it grows, and one of " + units +
+             " units can block Redis for longer than 10 ms (docs/reference/state-format.md, Long "
+             "values)",
+         "expected at most " + std::to_string(kMostLogUnits) +
+             " units, 'sliding_window_hybrid' or 'sliding_window_counter'");
+  }
+}
+
 }  // namespace
 
 std::string_view field_of(LimitError error, const LimitSpec& spec) {
@@ -104,47 +141,6 @@ bool check_overflow(const Fields& limit, const Rule& rule, const RuleTerms& term
   }
   return is_right;
 }
-
-namespace {
-
-// Warns about a limit whose log can need more than a log gets: the half that all shards share.
-void warn_of_memory(const Limit& limit, const RuleTerms& terms, std::size_t at, const Warn& warn) {
-  const std::size_t needed = core::most_log_bytes(limit);
-  const std::size_t given = terms.max_log_bytes / 2;
-  if (given == 0 || needed <= given) return;
-  warn(at,
-       "a log of " + std::to_string(limit.limit()) + " units can need " + std::to_string(needed) +
-           " bytes, and max_log_bytes allows " + std::to_string(given) +
-           " for one; a longer log counts by slices, which is stricter",
-       "expected fewer units, 'sliding_window_counter', or max_log_bytes of at least " +
-           std::to_string(2 * needed));
-}
-
-// Warns about a limit whose requests can block Redis: see docs/reference/state-format.md, "Long
-// values".
-void warn_of_redis(const Limit& limit, std::size_t at, const Warn& warn) {
-  constexpr std::uint64_t kMostPermits = 5'000;
-  constexpr std::uint64_t kMostLogUnits = 100'000;
-  const std::string units = std::to_string(limit.limit());
-  if (holds_permits(limit.algorithm()) && limit.limit() > kMostPermits) {
-    warn(at,
-         "a release looks at all permits of a key, and " + units +
-             " of them can block Redis for longer than 1 ms (docs/reference/state-format.md, Long "
-             "values)",
-         "expected at most " + std::to_string(kMostPermits) +
-             " permits for each key, or Redis with the module of Sluice");
-  }
-  if (limit.algorithm() == Algorithm::kSlidingWindowLog && limit.limit() > kMostLogUnits) {
-    warn(at,
-         "a log is copied when it grows, and one of " + units +
-             " units can block Redis for longer than 10 ms (docs/reference/state-format.md, Long "
-             "values)",
-         "expected at most " + std::to_string(kMostLogUnits) +
-             " units, 'sliding_window_hybrid' or 'sliding_window_counter'");
-  }
-}
-
-}  // namespace
 
 void warn_of_sizes(const Limit& limit, const RuleTerms& terms, std::size_t at, const Warn& warn) {
   warn_of_memory(limit, terms, at, warn);

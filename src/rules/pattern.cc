@@ -40,6 +40,24 @@ std::string to_regex(std::string_view text) {
   return out;
 }
 
+// Warns about an expression that matches no path, or only one text.
+void warn_of_expression(bool of_path, std::string_view text, const Pattern& pattern, std::size_t at,
+                        const Warn& warn) {
+  std::string_view inside = text.substr(1);
+  const bool begins = inside.starts_with('^');
+  if (begins) inside.remove_prefix(1);
+  std::string meant(inside);
+  if (meant.find('|') != meant.npos) meant = "(" + meant + ")";
+  meant = begins ? "~/" + meant : "~.*" + meant + ".*";
+  if (of_path && pattern.matches_no_path()) {
+    warn(at, "the expression " + in_quotes(text) + " matches no path: paths begin with '/'",
+         "expected an expression for the whole path; did you mean " + in_quotes(meant) + "?");
+  } else if (!of_path && inside.find_first_of("\\^$.|?*+()[]{}") == inside.npos) {
+    warn(at, "the expression " + in_quotes(text) + " matches only " + in_quotes(inside),
+         "expected an expression for the whole value; did you mean " + in_quotes(meant) + "?");
+  }
+}
+
 }  // namespace
 
 Expected<Pattern> Pattern::compile(std::string_view text) {
@@ -217,28 +235,6 @@ bool Pattern::matches_no_path() const {
   return is_expression() && regex_->PossibleMatchRange(&least, &most, kBytes) &&
          (most < "/" || least >= "0");  // the character after the slash
 }
-
-namespace {
-
-// Warns about an expression that matches no path, or only one text.
-void warn_of_expression(bool of_path, std::string_view text, const Pattern& pattern, std::size_t at,
-                        const Warn& warn) {
-  std::string_view inside = text.substr(1);
-  const bool begins = inside.starts_with('^');
-  if (begins) inside.remove_prefix(1);
-  std::string meant(inside);
-  if (meant.find('|') != meant.npos) meant = "(" + meant + ")";
-  meant = begins ? "~/" + meant : "~.*" + meant + ".*";
-  if (of_path && pattern.matches_no_path()) {
-    warn(at, "the expression " + in_quotes(text) + " matches no path: paths begin with '/'",
-         "expected an expression for the whole path; did you mean " + in_quotes(meant) + "?");
-  } else if (!of_path && inside.find_first_of("\\^$.|?*+()[]{}") == inside.npos) {
-    warn(at, "the expression " + in_quotes(text) + " matches only " + in_quotes(inside),
-         "expected an expression for the whole value; did you mean " + in_quotes(meant) + "?");
-  }
-}
-
-}  // namespace
 
 void warn_of_pattern(std::string_view attribute, std::string_view text, const Pattern& pattern,
                      std::size_t at, const Warn& warn) {

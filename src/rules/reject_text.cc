@@ -147,42 +147,6 @@ void read_type(const Fields& fields, Reject& reject, Diagnostics& diagnostics) {
   reject.content_type = given != nullptr ? std::string_view(given->text) : guess_type(reject.body);
 }
 
-}  // namespace
-
-void read_reject(const Fields& fields, Rule& rule, Diagnostics& diagnostics, const Warn& warn) {
-  Reject& reject = rule.reject;
-  const Fields* const given = fields.map("reject");
-  const bool has_status = given != nullptr && given->node("status") != nullptr;
-  if (rule.action == RuleAction::kDeny && !has_status) reject.status = 403;
-  if (given != nullptr) read_type(*given, reject, diagnostics);
-  if (const Node* body = given != nullptr ? given->node("body") : nullptr) {
-    reject.parts = read_names(*body, "'body'", is_json(reject.content_type), diagnostics, warn);
-  }
-  if (const Node* headers = given != nullptr ? given->node("headers") : nullptr) {
-    reject.headers = read_headers(*headers, rule.headers, diagnostics);
-    for (const auto& [name, value] : headers->pairs) {
-      const auto header = std::ranges::find(reject.headers, name->text, &RejectHeader::name);
-      if (header == reject.headers.end()) continue;
-      header->parts = read_names(*value, in_quotes(name->text), false, diagnostics, warn);
-    }
-  }
-  const Fields* const degrade = fields.map("degrade");
-  const Node* const sent = degrade != nullptr ? degrade->node("headers") : nullptr;
-  if (sent == nullptr) return;
-  rule.degrade.headers = read_headers(*sent, rule.headers, diagnostics);  // sent as they are
-  for (const auto& [name, value] : sent->pairs) {
-    if (value->text.find_first_of("{}") == value->text.npos) continue;
-    diagnostics.add(value->at, in_quotes(name->text) + " has braces",
-                    "expected text without '{' and '}': only headers of 'reject' have names");
-  }
-}
-
-}  // namespace sluice::rules
-
-namespace sluice {
-namespace rules {
-namespace {
-
 using Kind = RejectPart::Kind;
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
@@ -213,6 +177,34 @@ std::size_t size_in_double_braces(std::string_view text) {
 }
 
 }  // namespace
+
+void read_reject(const Fields& fields, Rule& rule, Diagnostics& diagnostics, const Warn& warn) {
+  Reject& reject = rule.reject;
+  const Fields* const given = fields.map("reject");
+  const bool has_status = given != nullptr && given->node("status") != nullptr;
+  if (rule.action == RuleAction::kDeny && !has_status) reject.status = 403;
+  if (given != nullptr) read_type(*given, reject, diagnostics);
+  if (const Node* body = given != nullptr ? given->node("body") : nullptr) {
+    reject.parts = read_names(*body, "'body'", is_json(reject.content_type), diagnostics, warn);
+  }
+  if (const Node* headers = given != nullptr ? given->node("headers") : nullptr) {
+    reject.headers = read_headers(*headers, rule.headers, diagnostics);
+    for (const auto& [name, value] : headers->pairs) {
+      const auto header = std::ranges::find(reject.headers, name->text, &RejectHeader::name);
+      if (header == reject.headers.end()) continue;
+      header->parts = read_names(*value, in_quotes(name->text), false, diagnostics, warn);
+    }
+  }
+  const Fields* const degrade = fields.map("degrade");
+  const Node* const sent = degrade != nullptr ? degrade->node("headers") : nullptr;
+  if (sent == nullptr) return;
+  rule.degrade.headers = read_headers(*sent, rule.headers, diagnostics);  // sent as they are
+  for (const auto& [name, value] : sent->pairs) {
+    if (value->text.find_first_of("{}") == value->text.npos) continue;
+    diagnostics.add(value->at, in_quotes(name->text) + " has braces",
+                    "expected text without '{' and '}': only headers of 'reject' have names");
+  }
+}
 
 std::vector<RejectPart> parse_reject_text(
     std::string_view text, bool is_json,
@@ -247,8 +239,9 @@ std::vector<RejectPart> parse_reject_text(
   return parts;
 }
 
-}  // namespace rules
+}  // namespace sluice::rules
 
+namespace sluice {
 namespace {
 
 using Kind = RejectPart::Kind;

@@ -42,31 +42,6 @@ bool take(std::size_t& steps, std::size_t work) {
   return suffices;
 }
 
-}  // namespace
-
-bool Condition::covers(const Condition& other, bool of_path, std::size_t& steps) const {
-  if (!take(steps, any_of.size() + other.own_networks.bytes() / sizeof(std::uint64_t)))
-    return false;
-  const auto matches_all = [&](const Pattern& pattern) { return pattern.covers_all(of_path); };
-  if (std::ranges::any_of(any_of, matches_all)) return true;
-  if (!other.texts.empty() || !other.networks.empty()) return false;
-  const auto is_covered = [&](const Pattern& of_other) {
-    return std::ranges::any_of(any_of, [&](const Pattern& pattern) {
-      return take(steps, pattern.work_to_cover(of_other)) && pattern.covers(of_other);
-    });
-  };
-  return own_networks.contains(other.own_networks) && std::ranges::all_of(other.any_of, is_covered);
-}
-
-const Condition* CompiledRule::mismatch(AttributeValues& values) const {
-  for (const Condition& condition : conditions) {
-    if (!condition.holds(values)) return &condition;
-  }
-  return nullptr;
-}
-
-namespace {
-
 // Whether `wide` would match all requests of the rule `narrow` if this condition of `narrow` were
 // negated.
 bool covers(const RuleSet::Impl& set, std::size_t wide, std::size_t narrow, std::size_t& steps,
@@ -99,6 +74,27 @@ bool covers(const RuleSet::Impl& set, std::size_t wide, std::size_t narrow, std:
 }
 
 }  // namespace
+
+bool Condition::covers(const Condition& other, bool of_path, std::size_t& steps) const {
+  if (!take(steps, any_of.size() + other.own_networks.bytes() / sizeof(std::uint64_t)))
+    return false;
+  const auto matches_all = [&](const Pattern& pattern) { return pattern.covers_all(of_path); };
+  if (std::ranges::any_of(any_of, matches_all)) return true;
+  if (!other.texts.empty() || !other.networks.empty()) return false;
+  const auto is_covered = [&](const Pattern& of_other) {
+    return std::ranges::any_of(any_of, [&](const Pattern& pattern) {
+      return take(steps, pattern.work_to_cover(of_other)) && pattern.covers(of_other);
+    });
+  };
+  return own_networks.contains(other.own_networks) && std::ranges::all_of(other.any_of, is_covered);
+}
+
+const Condition* CompiledRule::mismatch(AttributeValues& values) const {
+  for (const Condition& condition : conditions) {
+    if (!condition.holds(values)) return &condition;
+  }
+  return nullptr;
+}
 
 const Rule* find_cover(const RuleSet::Impl& set, std::size_t rule, std::size_t& steps) {
   for (std::size_t i = 0; i < rule && take(steps, 1); ++i) {

@@ -22,22 +22,6 @@ std::int64_t nanoseconds(const timespec& time) noexcept {
   return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
-}  // namespace
-
-FileLook look_at_file(std::string path) {
-  struct stat found{};
-  if (::stat(path.c_str(), &found) != 0) return {.path = std::move(path), .error = errno};
-  return {.path = std::move(path),
-          .device = found.st_dev,
-          .inode = found.st_ino,
-          .mode = found.st_mode,
-          .size = found.st_size,
-          .modified_ns = nanoseconds(found.st_mtim),
-          .changed_ns = nanoseconds(found.st_ctim)};
-}
-
-namespace {
-
 bool is_directory(const FileLook& look) noexcept { return look.error == 0 && S_ISDIR(look.mode); }
 bool is_regular(const FileLook& look) noexcept { return look.error == 0 && S_ISREG(look.mode); }
 
@@ -88,6 +72,18 @@ void read(const FileLook& look, FilesRead& out) {
 }
 
 }  // namespace
+
+FileLook look_at_file(std::string path) {
+  struct stat found{};
+  if (::stat(path.c_str(), &found) != 0) return {.path = std::move(path), .error = errno};
+  return {.path = std::move(path),
+          .device = found.st_dev,
+          .inode = found.st_ino,
+          .mode = found.st_mode,
+          .size = found.st_size,
+          .modified_ns = nanoseconds(found.st_mtim),
+          .changed_ns = nanoseconds(found.st_ctim)};
+}
 
 Picture look_at(const std::vector<std::string>& paths) {
   Picture picture;
