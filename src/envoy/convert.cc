@@ -115,11 +115,108 @@ class Converter {
         ": requests are allowed if the store fails, instead of failing with an error");
   }
 
-  void write(const Path& path);
-  bool can_convert(const Path& path);
-  void remark_differences(const Path& path);
-  void write_limit(const Path& path);
-  std::string unique_name(const Descriptor& descriptor);
+  void write(const Path& path) {
+    const Descriptor& last = *path.back();
+    if (!last.rate_limit && !last.children.empty()) return;
+    if (!can_convert(path)) return;
+    remark_differences(path);
+    out_ += "  - name: " + yaml_quoted(unique_name(last)) + "\n    match:\n";
+    for (const Descriptor* descriptor : path) {
+      out_ += "      " + yaml_quoted(descriptor->key) + ": " +
+              yaml_quoted(pattern_of(*descriptor)) + "\n";
+    }
+    if (!last.rate_limit || !last.rate_limit->limit) {
+      remark(last, "limited to 4294967295 per second, because a rule has at least one limit");
+      out_ +=
+          "    limits: [ { name: unlimited, algorithm: fixed_window, limit: 4294967295, per: 1s, "
+          "align: clock } ]\n";
+      return;
+    }
+    if (last.shadow_mode) out_ += "    mode: shadow\n";
+    constexpr std::string_view kPolicies[] = {"allow", "deny", "local"};
+    const auto policy = last.rate_limit->on_store_error.value_or(FailurePolicy::kAllow);
+    out_ +=
+        "    on_store_error: " + std::string(kPolicies[static_cast<std::size_t>(policy)]) + "\n";
+    write_limit(path);
+  }
+
+  bool can_convert(const Path& path) {
+    const Descriptor& last = *path.back();
+    std::set<std::string> keys;
+    for (const Descriptor* descriptor : path) {
+      // These characters have a meaning in key templates.
+      if (rules::find_name_error(descriptor->key) ||
+          descriptor->key.find_first_of("|/{}") != std::string::npos) {
+        remark(last,
+               "omitted: its key '" + descriptor->key + "' cannot be the name of an attribute");
+        return false;
+      }
+      if (!keys.insert(rules::normalized(descriptor->key)).second) {
+        remark(last, "omitted: its path contains the key '" + descriptor->key + "' more than once");
+        return false;
+      }
+    }
+    return true;
+  }
+
+  void remark_differences(const Path& path) {
+    const Descriptor& last = *path.back();
+    if (!last.rate_limit) return;
+    const RateLimit& limit = *last.rate_limit;
+    if (!limit.replaces.empty()) {
+      remark(last, "'replaces' is omitted: a rule cannot replace limits of other descriptors");
+    }
+    if (last.quota_mode) remark(last, "'quota_mode' is omitted: the limit is enforced");
+    if (!last.metadata.empty()) remark(last, "'metadata' is omitted");
+    if (last.detailed_metric || last.value_to_metric) {
+      remark(last, "metrics of rules do not contain values of requests");
+    }
+    if (limit.limit && !limit.on_store_error) {
+      remark_error_policy();
+    }
+  }
+
+  void write_limit(const Path& path) {
+    const RateLimit& of = *path.back()->rate_limit;
+    const Limit& limit = *of.limit;
+    std::string key;
+    for (const Descriptor* descriptor : path) {
+      if (descriptor->share_threshold) continue;
+      if (descriptor->value.empty() || descriptor->is_wildcard()) {
+        key += (key.empty() ? "{" : "|{") + descriptor->key + "}";
+      }
+    }
+    out_ += "    limits:\n      - { name: " +
+            yaml_quoted(of.name.empty() ? "limit" : of.name.substr(0, 128));
+    if (!key.empty()) out_ += ", key: " + yaml_quoted(key);
+    out_ += ", algorithm: " + std::string(to_string(limit.algorithm()));
+    out_ += ", limit: " + std::to_string(limit.limit());
+    out_ += ", per: " + core::format_period(limit.period());
+    const LimitSpec spec = core::spec_of(limit);
+    for (const core::OptionInfo& option : core::kLimitOptions) {
+      const auto value = core::value_of(spec, option.option);
+      if (!value) continue;
+      if (option.words.empty()) {
+        out_.append(", ").append(option.name).append(": ") += std::to_string(*value);
+      } else if (*value != 0) {  // the first word is the default
+        out_.append(", ").append(option.name).append(": ").append(option.words[*value]);
+      }
+    }
+    out_ += " }\n";
+  }
+
+  std::string unique_name(const Descriptor& descriptor) {
+    // Names are shortened, and a long domain leaves no room for the rest.
+    const std::string& whole = descriptor.rule.name;
+    std::string name = whole.substr(std::min(domain_.name.size() + 1, whole.size())).substr(0, 100);
+    if (name.empty()) name = "descriptor";
+    for (char& c : name) {
+      if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) >= 0x7F) c = '?';
+    }
+    std::string out = name;
+    for (int i = 2; !names_.insert(out).second; ++i) out = name + " #" + std::to_string(i);
+    return out;
+  }
 
   const Domain& domain_;
   std::vector<Path> all_;
@@ -128,107 +225,6 @@ class Converter {
   std::string out_;
   std::vector<std::string>& remarks_;
 };
-
-bool Converter::can_convert(const Path& path) {
-  const Descriptor& last = *path.back();
-  std::set<std::string> keys;
-  for (const Descriptor* descriptor : path) {
-    // These characters have a meaning in key templates.
-    if (rules::find_name_error(descriptor->key) ||
-        descriptor->key.find_first_of("|/{}") != std::string::npos) {
-      remark(last, "omitted: its key '" + descriptor->key + "' cannot be the name of an attribute");
-      return false;
-    }
-    if (!keys.insert(rules::normalized(descriptor->key)).second) {
-      remark(last, "omitted: its path contains the key '" + descriptor->key + "' more than once");
-      return false;
-    }
-  }
-  return true;
-}
-
-void Converter::remark_differences(const Path& path) {
-  const Descriptor& last = *path.back();
-  if (!last.rate_limit) return;
-  const RateLimit& limit = *last.rate_limit;
-  if (!limit.replaces.empty()) {
-    remark(last, "'replaces' is omitted: a rule cannot replace limits of other descriptors");
-  }
-  if (last.quota_mode) remark(last, "'quota_mode' is omitted: the limit is enforced");
-  if (!last.metadata.empty()) remark(last, "'metadata' is omitted");
-  if (last.detailed_metric || last.value_to_metric) {
-    remark(last, "metrics of rules do not contain values of requests");
-  }
-  if (limit.limit && !limit.on_store_error) {
-    remark_error_policy();
-  }
-}
-
-std::string Converter::unique_name(const Descriptor& descriptor) {
-  // Names are shortened, and a long domain leaves no room for the rest.
-  const std::string& whole = descriptor.rule.name;
-  std::string name = whole.substr(std::min(domain_.name.size() + 1, whole.size())).substr(0, 100);
-  if (name.empty()) name = "descriptor";
-  for (char& c : name) {
-    if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) >= 0x7F) c = '?';
-  }
-  std::string out = name;
-  for (int i = 2; !names_.insert(out).second; ++i) out = name + " #" + std::to_string(i);
-  return out;
-}
-
-void Converter::write_limit(const Path& path) {
-  const RateLimit& of = *path.back()->rate_limit;
-  const Limit& limit = *of.limit;
-  std::string key;
-  for (const Descriptor* descriptor : path) {
-    if (descriptor->share_threshold) continue;
-    if (descriptor->value.empty() || descriptor->is_wildcard()) {
-      key += (key.empty() ? "{" : "|{") + descriptor->key + "}";
-    }
-  }
-  out_ += "    limits:\n      - { name: " +
-          yaml_quoted(of.name.empty() ? "limit" : of.name.substr(0, 128));
-  if (!key.empty()) out_ += ", key: " + yaml_quoted(key);
-  out_ += ", algorithm: " + std::string(to_string(limit.algorithm()));
-  out_ += ", limit: " + std::to_string(limit.limit());
-  out_ += ", per: " + core::format_period(limit.period());
-  const LimitSpec spec = core::spec_of(limit);
-  for (const core::OptionInfo& option : core::kLimitOptions) {
-    const auto value = core::value_of(spec, option.option);
-    if (!value) continue;
-    if (option.words.empty()) {
-      out_.append(", ").append(option.name).append(": ") += std::to_string(*value);
-    } else if (*value != 0) {  // the first word is the default
-      out_.append(", ").append(option.name).append(": ").append(option.words[*value]);
-    }
-  }
-  out_ += " }\n";
-}
-
-void Converter::write(const Path& path) {
-  const Descriptor& last = *path.back();
-  if (!last.rate_limit && !last.children.empty()) return;
-  if (!can_convert(path)) return;
-  remark_differences(path);
-  out_ += "  - name: " + yaml_quoted(unique_name(last)) + "\n    match:\n";
-  for (const Descriptor* descriptor : path) {
-    out_ += "      " + yaml_quoted(descriptor->key) + ": " + yaml_quoted(pattern_of(*descriptor)) +
-            "\n";
-  }
-  if (!last.rate_limit || !last.rate_limit->limit) {
-    remark(last, "limited to 4294967295 per second, because a rule has at least one limit");
-    out_ +=
-        "    limits: [ { name: unlimited, algorithm: fixed_window, limit: 4294967295, per: 1s, "
-        "align: clock } ]\n";
-    return;
-  }
-  if (last.shadow_mode) out_ += "    mode: shadow\n";
-  constexpr std::string_view kPolicies[] = {"allow", "deny", "local"};
-  const auto policy = last.rate_limit->on_store_error.value_or(FailurePolicy::kAllow);
-  out_ += "    on_store_error: " + std::string(kPolicies[static_cast<std::size_t>(policy)]) + "\n";
-  write_limit(path);
-}
 
 }  // namespace
 

@@ -28,67 +28,6 @@
 
 namespace sluice::rules {
 
-// A hash table of overrides: packed records in one text, which is written again when a quarter of
-// it is waste. The names of domain, rule and limit, with which many keys begin, are stored once.
-//
-// Thread-safety: none. Cost: about 30 bytes an override, and its key.
-class OverrideTable {
- public:
-  std::optional<Override> find(std::string_view counter, std::uint32_t hash) const;
-  // Whether it is new. `counter` has at most Overrides::kLongestKey bytes.
-  bool set(std::string_view counter, std::uint32_t hash, const Override& given);
-  bool unset(std::string_view counter, std::uint32_t hash);
-  // Drops those that have ended; costs nothing if none can have.
-  std::size_t drop_ended(Instant now);
-  // Appends the overrides from entry `at` on until the page has `most`. Returns the next entry; 0
-  // at the end.
-  std::uint32_t list(std::uint32_t at, std::size_t most, std::string_view prefix,
-                     std::vector<Overrides::Page::Entry>& out) const;
-  std::size_t size() const noexcept { return entries_.size() - free_.size(); }
-  // Whether it has no room for a new one: 4 million entries.
-  bool is_full() const noexcept { return size() >= kEntryMask - 2; }
-  std::size_t bytes() const noexcept;
-
- private:
-  struct Entry {
-    std::uint32_t at = 0;    // of its record: the packed override, then the rest of the key
-    std::uint16_t size = 0;  // of the record; 0: the entry is free
-    std::uint16_t key_size = 0;
-    std::uint32_t group = 0;
-    std::uint32_t hash = 0;
-  };
-  // A slot is the entry + 1, and above it bits of the hash, so that a look-up reads no entry of
-  // another key.
-  static constexpr unsigned kTagBits = 10;
-  static constexpr std::uint32_t kEntryMask = ~std::uint32_t{0} >> kTagBits;
-  static constexpr std::uint32_t kEmpty = 0, kRemoved = std::numeric_limits<std::uint32_t>::max();
-
-  static std::uint32_t tag_of(std::uint32_t hash) noexcept { return hash & ~kEntryMask; }
-  static std::size_t entry_of(std::uint32_t slot) noexcept { return (slot & kEntryMask) - 1; }
-
-  std::optional<std::size_t> slot_of(std::string_view counter, std::uint32_t hash) const;
-  bool is(const Entry& entry, std::string_view counter) const;
-  std::string_view key_of(const Entry& entry) const;
-  Override read(const Entry& entry) const;
-  std::uint32_t group_of(std::string_view prefix);
-  std::uint32_t new_entry();
-  void write(Entry& entry, std::string_view key, const Override& given);
-  void remove(std::size_t slot);
-  void grow_index();
-  void take_slot(std::uint32_t number);
-  void drop_waste();
-
-  std::vector<char> records_;
-  std::size_t waste_ = 0;
-  std::vector<Entry> entries_;
-  std::vector<std::uint32_t> free_;
-  std::vector<std::uint32_t> slots_;  // the entry + 1
-  std::size_t used_slots_ = 0;        // with those that are removed
-  std::map<std::string, std::uint32_t, std::less<>> group_numbers_;
-  std::vector<const std::string*> groups_;  // "domain|rule|limit"
-  Instant soonest_ = Instant::max();        // no override ends earlier
-};
-
 namespace {
 
 // Bits of the first byte, above the kind.
@@ -160,178 +99,219 @@ void grow(auto& of, std::size_t by) {
 
 }  // namespace
 
-std::string_view OverrideTable::key_of(const Entry& entry) const {
-  return {records_.data() + entry.at + entry.size - entry.key_size, entry.key_size};
-}
-
-bool OverrideTable::is(const Entry& entry, std::string_view counter) const {
-  const std::string& group = *groups_[entry.group];
-  return counter.size() == group.size() + entry.key_size && counter.starts_with(group) &&
-         counter.substr(group.size()) == key_of(entry);
-}
-
-Override OverrideTable::read(const Entry& entry) const {
-  return unpack({records_.data() + entry.at, entry.size});
-}
-
-std::optional<std::size_t> OverrideTable::slot_of(std::string_view counter,
-                                                  std::uint32_t hash) const {
-  if (slots_.empty()) return std::nullopt;
-  const std::size_t mask = slots_.size() - 1;
-  for (std::size_t slot = hash & mask; slots_[slot] != kEmpty; slot = (slot + 1) & mask) {
-    if (slots_[slot] == kRemoved || tag_of(slots_[slot]) != tag_of(hash)) continue;
-    const Entry& entry = entries_[entry_of(slots_[slot])];
-    if (entry.hash == hash && is(entry, counter)) return slot;
+// A hash table of overrides: packed records in one text, which is written again when a quarter of
+// it is waste. The names of domain, rule and limit, with which many keys begin, are stored once.
+//
+// Thread-safety: none. Cost: about 30 bytes an override, and its key.
+class OverrideTable {
+ public:
+  std::optional<Override> find(std::string_view counter, std::uint32_t hash) const {
+    const auto slot = slot_of(counter, hash);
+    if (!slot) return std::nullopt;
+    return read(entries_[entry_of(slots_[*slot])]);
   }
-  return std::nullopt;
-}
 
-std::optional<Override> OverrideTable::find(std::string_view counter, std::uint32_t hash) const {
-  const auto slot = slot_of(counter, hash);
-  if (!slot) return std::nullopt;
-  return read(entries_[entry_of(slots_[*slot])]);
-}
-
-bool OverrideTable::set(std::string_view counter, std::uint32_t hash, const Override& given) {
-  if (given.until) soonest_ = std::min(soonest_, *given.until);
-  const std::string_view key = counter.substr(prefix_size(counter));
-  if (const auto slot = slot_of(counter, hash)) {
-    Entry& entry = entries_[entry_of(slots_[*slot])];
-    waste_ += entry.size;
+  // Whether it is new. `counter` has at most Overrides::kLongestKey bytes.
+  bool set(std::string_view counter, std::uint32_t hash, const Override& given) {
+    if (given.until) soonest_ = std::min(soonest_, *given.until);
+    const std::string_view key = counter.substr(prefix_size(counter));
+    if (const auto slot = slot_of(counter, hash)) {
+      Entry& entry = entries_[entry_of(slots_[*slot])];
+      waste_ += entry.size;
+      write(entry, key, given);
+      drop_waste();
+      return false;
+    }
+    if ((used_slots_ + 1) * 4 > slots_.size() * 3) grow_index();
+    const std::uint32_t number = new_entry();
+    Entry& entry = entries_[number];
+    entry.group = group_of(counter.substr(0, counter.size() - key.size()));
+    entry.hash = hash;
     write(entry, key, given);
-    drop_waste();
-    return false;
+    take_slot(number);
+    return true;
   }
-  if ((used_slots_ + 1) * 4 > slots_.size() * 3) grow_index();
-  const std::uint32_t number = new_entry();
-  Entry& entry = entries_[number];
-  entry.group = group_of(counter.substr(0, counter.size() - key.size()));
-  entry.hash = hash;
-  write(entry, key, given);
-  take_slot(number);
-  return true;
-}
 
-void OverrideTable::write(Entry& entry, std::string_view key, const Override& given) {
-  std::string packed;
-  pack(given, packed);
-  grow(records_, packed.size() + key.size());
-  entry.at = static_cast<std::uint32_t>(records_.size());
-  entry.size = static_cast<std::uint16_t>(packed.size() + key.size());
-  entry.key_size = static_cast<std::uint16_t>(key.size());
-  records_.insert(records_.end(), packed.begin(), packed.end());
-  records_.insert(records_.end(), key.begin(), key.end());
-}
+  bool unset(std::string_view counter, std::uint32_t hash) {
+    const auto slot = slot_of(counter, hash);
+    if (!slot) return false;
+    remove(*slot);
+    drop_waste();
+    return true;
+  }
 
-std::uint32_t OverrideTable::group_of(std::string_view prefix) {
-  const auto known = group_numbers_.find(prefix);
-  if (known != group_numbers_.end()) return known->second;
-  const auto number = static_cast<std::uint32_t>(groups_.size());
-  groups_.push_back(&group_numbers_.emplace(prefix, number).first->first);
-  return number;
-}
+  // Drops those that have ended; costs nothing if none can have.
+  std::size_t drop_ended(Instant now) {
+    if (now < soonest_) return 0;
+    soonest_ = Instant::max();
+    std::size_t dropped = 0;
+    for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
+      if (slots_[slot] == kEmpty || slots_[slot] == kRemoved) continue;
+      const auto until = read(entries_[entry_of(slots_[slot])]).until;
+      if (!until) continue;
+      if (*until <= now) {
+        remove(slot);
+        ++dropped;
+      } else {
+        soonest_ = std::min(soonest_, *until);
+      }
+    }
+    drop_waste();
+    return dropped;
+  }
 
-std::uint32_t OverrideTable::new_entry() {
-  if (!free_.empty()) {
-    const std::uint32_t number = free_.back();
-    free_.pop_back();
+  // Appends the overrides from entry `at` on until the page has `most`. Returns the next entry; 0
+  // at the end.
+  std::uint32_t list(std::uint32_t at, std::size_t most, std::string_view prefix,
+                     std::vector<Overrides::Page::Entry>& out) const {
+    for (; at < entries_.size(); ++at) {
+      if (entries_[at].size == 0) continue;
+      if (out.size() >= most) return at;
+      std::string counter = *groups_[entries_[at].group];
+      counter += key_of(entries_[at]);
+      if (counter.starts_with(prefix)) out.push_back({std::move(counter), read(entries_[at])});
+    }
+    return 0;
+  }
+
+  std::size_t size() const noexcept { return entries_.size() - free_.size(); }
+  // Whether it has no room for a new one: 4 million entries.
+  bool is_full() const noexcept { return size() >= kEntryMask - 2; }
+
+  std::size_t bytes() const noexcept {
+    std::size_t names = 0;
+    for (const std::string* group : groups_) names += group->size() + 64;
+    return records_.capacity() + entries_.capacity() * sizeof(Entry) +
+           (slots_.capacity() + free_.capacity()) * sizeof(std::uint32_t) + names;
+  }
+
+ private:
+  struct Entry {
+    std::uint32_t at = 0;    // of its record: the packed override, then the rest of the key
+    std::uint16_t size = 0;  // of the record; 0: the entry is free
+    std::uint16_t key_size = 0;
+    std::uint32_t group = 0;
+    std::uint32_t hash = 0;
+  };
+  // A slot is the entry + 1, and above it bits of the hash, so that a look-up reads no entry of
+  // another key.
+  static constexpr unsigned kTagBits = 10;
+  static constexpr std::uint32_t kEntryMask = ~std::uint32_t{0} >> kTagBits;
+  static constexpr std::uint32_t kEmpty = 0, kRemoved = std::numeric_limits<std::uint32_t>::max();
+
+  static std::uint32_t tag_of(std::uint32_t hash) noexcept { return hash & ~kEntryMask; }
+  static std::size_t entry_of(std::uint32_t slot) noexcept { return (slot & kEntryMask) - 1; }
+
+  std::optional<std::size_t> slot_of(std::string_view counter, std::uint32_t hash) const {
+    if (slots_.empty()) return std::nullopt;
+    const std::size_t mask = slots_.size() - 1;
+    for (std::size_t slot = hash & mask; slots_[slot] != kEmpty; slot = (slot + 1) & mask) {
+      if (slots_[slot] == kRemoved || tag_of(slots_[slot]) != tag_of(hash)) continue;
+      const Entry& entry = entries_[entry_of(slots_[slot])];
+      if (entry.hash == hash && is(entry, counter)) return slot;
+    }
+    return std::nullopt;
+  }
+
+  bool is(const Entry& entry, std::string_view counter) const {
+    const std::string& group = *groups_[entry.group];
+    return counter.size() == group.size() + entry.key_size && counter.starts_with(group) &&
+           counter.substr(group.size()) == key_of(entry);
+  }
+
+  std::string_view key_of(const Entry& entry) const {
+    return {records_.data() + entry.at + entry.size - entry.key_size, entry.key_size};
+  }
+
+  Override read(const Entry& entry) const {
+    return unpack({records_.data() + entry.at, entry.size});
+  }
+
+  std::uint32_t group_of(std::string_view prefix) {
+    const auto known = group_numbers_.find(prefix);
+    if (known != group_numbers_.end()) return known->second;
+    const auto number = static_cast<std::uint32_t>(groups_.size());
+    groups_.push_back(&group_numbers_.emplace(prefix, number).first->first);
     return number;
   }
-  grow(entries_, 1);
-  entries_.emplace_back();
-  return static_cast<std::uint32_t>(entries_.size() - 1);
-}
 
-bool OverrideTable::unset(std::string_view counter, std::uint32_t hash) {
-  const auto slot = slot_of(counter, hash);
-  if (!slot) return false;
-  remove(*slot);
-  drop_waste();
-  return true;
-}
-
-void OverrideTable::remove(std::size_t slot) {
-  const auto number = static_cast<std::uint32_t>(entry_of(slots_[slot]));
-  waste_ += entries_[number].size;
-  entries_[number].size = 0;
-  free_.push_back(number);
-  slots_[slot] = kRemoved;
-}
-
-// Makes an index with room for the entries and one more, without the slots of removed ones.
-void OverrideTable::grow_index() {
-  const std::size_t needed = entries_.size() - free_.size() + 1;
-  std::size_t size = 8;
-  while (needed * 4 > size * 3) size *= 2;
-  slots_.assign(size, kEmpty);
-  used_slots_ = 0;
-  for (std::uint32_t i = 0; i < entries_.size(); ++i) {
-    if (entries_[i].size > 0) take_slot(i);
+  std::uint32_t new_entry() {
+    if (!free_.empty()) {
+      const std::uint32_t number = free_.back();
+      free_.pop_back();
+      return number;
+    }
+    grow(entries_, 1);
+    entries_.emplace_back();
+    return static_cast<std::uint32_t>(entries_.size() - 1);
   }
-}
 
-void OverrideTable::take_slot(std::uint32_t number) {
-  const std::uint32_t hash = entries_[number].hash;
-  const std::size_t mask = slots_.size() - 1;
-  std::size_t slot = hash & mask;
-  while (slots_[slot] != kEmpty) slot = (slot + 1) & mask;
-  slots_[slot] = tag_of(hash) | (number + 1);
-  ++used_slots_;
-}
-
-void OverrideTable::drop_waste() {
-  constexpr std::size_t kLeast = 1024;
-  if (waste_ < kLeast || waste_ < records_.size() / 4) return;
-  std::vector<char> kept;
-  kept.reserve(records_.size() - waste_);
-  for (Entry& entry : entries_) {
-    if (entry.size == 0) continue;
-    const std::size_t at = kept.size();
-    const auto begin = records_.begin() + entry.at;
-    kept.insert(kept.end(), begin, begin + entry.size);
-    entry.at = static_cast<std::uint32_t>(at);
+  void write(Entry& entry, std::string_view key, const Override& given) {
+    std::string packed;
+    pack(given, packed);
+    grow(records_, packed.size() + key.size());
+    entry.at = static_cast<std::uint32_t>(records_.size());
+    entry.size = static_cast<std::uint16_t>(packed.size() + key.size());
+    entry.key_size = static_cast<std::uint16_t>(key.size());
+    records_.insert(records_.end(), packed.begin(), packed.end());
+    records_.insert(records_.end(), key.begin(), key.end());
   }
-  records_ = std::move(kept);
-  waste_ = 0;
-}
 
-std::size_t OverrideTable::drop_ended(Instant now) {
-  if (now < soonest_) return 0;
-  soonest_ = Instant::max();
-  std::size_t dropped = 0;
-  for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
-    if (slots_[slot] == kEmpty || slots_[slot] == kRemoved) continue;
-    const auto until = read(entries_[entry_of(slots_[slot])]).until;
-    if (!until) continue;
-    if (*until <= now) {
-      remove(slot);
-      ++dropped;
-    } else {
-      soonest_ = std::min(soonest_, *until);
+  void remove(std::size_t slot) {
+    const auto number = static_cast<std::uint32_t>(entry_of(slots_[slot]));
+    waste_ += entries_[number].size;
+    entries_[number].size = 0;
+    free_.push_back(number);
+    slots_[slot] = kRemoved;
+  }
+
+  // Makes an index with room for the entries and one more, without the slots of removed ones.
+  void grow_index() {
+    const std::size_t needed = entries_.size() - free_.size() + 1;
+    std::size_t size = 8;
+    while (needed * 4 > size * 3) size *= 2;
+    slots_.assign(size, kEmpty);
+    used_slots_ = 0;
+    for (std::uint32_t i = 0; i < entries_.size(); ++i) {
+      if (entries_[i].size > 0) take_slot(i);
     }
   }
-  drop_waste();
-  return dropped;
-}
 
-std::uint32_t OverrideTable::list(std::uint32_t at, std::size_t most, std::string_view prefix,
-                                  std::vector<Overrides::Page::Entry>& out) const {
-  for (; at < entries_.size(); ++at) {
-    if (entries_[at].size == 0) continue;
-    if (out.size() >= most) return at;
-    std::string counter = *groups_[entries_[at].group];
-    counter += key_of(entries_[at]);
-    if (counter.starts_with(prefix)) out.push_back({std::move(counter), read(entries_[at])});
+  void take_slot(std::uint32_t number) {
+    const std::uint32_t hash = entries_[number].hash;
+    const std::size_t mask = slots_.size() - 1;
+    std::size_t slot = hash & mask;
+    while (slots_[slot] != kEmpty) slot = (slot + 1) & mask;
+    slots_[slot] = tag_of(hash) | (number + 1);
+    ++used_slots_;
   }
-  return 0;
-}
 
-std::size_t OverrideTable::bytes() const noexcept {
-  std::size_t names = 0;
-  for (const std::string* group : groups_) names += group->size() + 64;
-  return records_.capacity() + entries_.capacity() * sizeof(Entry) +
-         (slots_.capacity() + free_.capacity()) * sizeof(std::uint32_t) + names;
-}
+  void drop_waste() {
+    constexpr std::size_t kLeast = 1024;
+    if (waste_ < kLeast || waste_ < records_.size() / 4) return;
+    std::vector<char> kept;
+    kept.reserve(records_.size() - waste_);
+    for (Entry& entry : entries_) {
+      if (entry.size == 0) continue;
+      const std::size_t at = kept.size();
+      const auto begin = records_.begin() + entry.at;
+      kept.insert(kept.end(), begin, begin + entry.size);
+      entry.at = static_cast<std::uint32_t>(at);
+    }
+    records_ = std::move(kept);
+    waste_ = 0;
+  }
+
+  std::vector<char> records_;
+  std::size_t waste_ = 0;
+  std::vector<Entry> entries_;
+  std::vector<std::uint32_t> free_;
+  std::vector<std::uint32_t> slots_;  // the entry + 1
+  std::size_t used_slots_ = 0;        // with those that are removed
+  std::map<std::string, std::uint32_t, std::less<>> group_numbers_;
+  std::vector<const std::string*> groups_;  // "domain|rule|limit"
+  Instant soonest_ = Instant::max();        // no override ends earlier
+};
 
 }  // namespace sluice::rules
 

@@ -375,8 +375,32 @@ class Editor {
   Node& own(Node& list, std::size_t index) { return own(list.items[index]); }
   // Sets a key of a map that own() returned. A new one gets its place after `neighbour`. Returns
   // whether the text has such a place.
-  bool set(Node& map, std::string_view key, const std::string& value, std::string_view neighbour);
-  std::string text() const;
+  bool set(Node& map, std::string_view key, const std::string& value, std::string_view neighbour) {
+    const Node* const old = value_of(map, key);
+    if (old == nullptr) return insert(map, key, value, neighbour);
+    const auto span = find_span(text_, *old);
+    if (!span) return false;
+    edits_.push_back({span->begin, span->end - span->begin, value});
+    Node& changed = own(map, key);
+    changed.text = value;
+    changed_.emplace_back(&changed, *span);
+    return true;
+  }
+
+  // Two insertions at one place: the later one comes first, as in the tree.
+  std::string text() const {
+    std::vector<Edit> edits(edits_.rbegin(), edits_.rend());
+    std::ranges::stable_sort(edits, {}, &Edit::at);
+    std::string out;
+    std::size_t done = 0;
+    for (const Edit& edit : edits) {
+      if (edit.at < done) continue;  // an alias: the tree will differ
+      out.append(text_.substr(done, edit.at - done)).append(edit.text);
+      done = edit.at + edit.removed;
+    }
+    return out.append(text_.substr(done));
+  }
+
   RuleEdit done(std::size_t index) const {
     const std::string_view mark = bytes_.substr(0, bytes_.size() - text_.size());
     return {index, std::string(mark) + text()};
@@ -400,9 +424,35 @@ class Editor {
     node.text = text;
     return &node;
   }
+
   bool insert(Node& map, std::string_view key, const std::string& value,
-              std::string_view neighbour);
-  std::optional<Span> span_of(const Node& scalar) const;
+              std::string_view neighbour) {
+    const Pair* const before = find(&map, neighbour);
+    const auto span = before == nullptr ? std::nullopt : span_of(*before->second);
+    if (!span) return false;
+    const std::string added = std::string(key) + ": " + value;
+    if (map.flow) {
+      edits_.push_back({span->behind(), 0, ", " + added});
+    } else {
+      const std::size_t line = text_.rfind('\n', before->first->at) + 1;  // 0 if there is none
+      std::size_t end = std::min(text_.find('\n', span->behind()), text_.size());
+      const bool has_return = end > 0 && text_[end - 1] == '\r';
+      if (has_return) --end;
+      edits_.push_back(
+          {end, 0,
+           (has_return ? "\r\n" : "\n") + std::string(before->first->at - line, ' ') + added});
+    }
+    const Pair pair{make_scalar(key), make_scalar(value)};
+    map.pairs.insert(map.pairs.begin() + (before - map.pairs.data()) + 1, pair);
+    return true;
+  }
+
+  std::optional<Span> span_of(const Node& scalar) const {
+    for (const auto& [changed, span] : changed_) {
+      if (changed == &scalar) return span;
+    }
+    return find_span(text_, scalar);
+  }
 
   const std::string_view bytes_;
   Diagnostics diagnostics_;
@@ -411,62 +461,6 @@ class Editor {
   std::vector<Edit> edits_;
   std::vector<std::pair<const Node*, Span>> changed_;  // scalars with another value than the text
 };
-
-bool Editor::set(Node& map, std::string_view key, const std::string& value,
-                 std::string_view neighbour) {
-  const Node* const old = value_of(map, key);
-  if (old == nullptr) return insert(map, key, value, neighbour);
-  const auto span = find_span(text_, *old);
-  if (!span) return false;
-  edits_.push_back({span->begin, span->end - span->begin, value});
-  Node& changed = own(map, key);
-  changed.text = value;
-  changed_.emplace_back(&changed, *span);
-  return true;
-}
-
-std::optional<Span> Editor::span_of(const Node& scalar) const {
-  for (const auto& [changed, span] : changed_) {
-    if (changed == &scalar) return span;
-  }
-  return find_span(text_, scalar);
-}
-
-bool Editor::insert(Node& map, std::string_view key, const std::string& value,
-                    std::string_view neighbour) {
-  const Pair* const before = find(&map, neighbour);
-  const auto span = before == nullptr ? std::nullopt : span_of(*before->second);
-  if (!span) return false;
-  const std::string added = std::string(key) + ": " + value;
-  if (map.flow) {
-    edits_.push_back({span->behind(), 0, ", " + added});
-  } else {
-    const std::size_t line = text_.rfind('\n', before->first->at) + 1;  // 0 if there is none
-    std::size_t end = std::min(text_.find('\n', span->behind()), text_.size());
-    const bool has_return = end > 0 && text_[end - 1] == '\r';
-    if (has_return) --end;
-    edits_.push_back(
-        {end, 0,
-         (has_return ? "\r\n" : "\n") + std::string(before->first->at - line, ' ') + added});
-  }
-  const Pair pair{make_scalar(key), make_scalar(value)};
-  map.pairs.insert(map.pairs.begin() + (before - map.pairs.data()) + 1, pair);
-  return true;
-}
-
-// Two insertions at one place: the later one comes first, as in the tree.
-std::string Editor::text() const {
-  std::vector<Edit> edits(edits_.rbegin(), edits_.rend());
-  std::ranges::stable_sort(edits, {}, &Edit::at);
-  std::string out;
-  std::size_t done = 0;
-  for (const Edit& edit : edits) {
-    if (edit.at < done) continue;  // an alias: the tree will differ
-    out.append(text_.substr(done, edit.at - done)).append(edit.text);
-    done = edit.at + edit.removed;
-  }
-  return out.append(text_.substr(done));
-}
 
 EditError unknown_limit(const Node* limits, std::string_view rule, const std::string& name) {
   std::vector<std::string> names;

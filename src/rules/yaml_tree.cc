@@ -34,9 +34,26 @@ class TreeBuilder final : public YAML::EventHandler {
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     attach(make(Node::Kind::kNull, place_of_nothing(at(mark)), anchor));
   }
-  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override;
+
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    Node* node = anchor < anchors_.size() ? anchors_[anchor] : nullptr;
+    if (node == nullptr || !node->complete) {
+      diagnostics_.add(at(mark), "an alias to a value that is not complete",
+                       "expected an alias to a value that ends before it");
+      throw Stop{};
+    }
+    attach(node);
+  }
+
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
-                const std::string& value) override;
+                const std::string& value) override {
+    refuse_tag(mark, tag);
+    Node* node = make(Node::Kind::kScalar, at(mark), anchor);
+    node->quoted = tag == "!";
+    node->text = value;
+    attach(node);
+  }
+
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                        YAML::EmitterStyle::value style) override {
     open(Node::Kind::kSequence, mark, tag, anchor, style);
@@ -60,15 +77,93 @@ class TreeBuilder final : public YAML::EventHandler {
   static std::size_t at(const YAML::Mark& mark) {
     return mark.pos < 0 ? 0 : static_cast<std::size_t>(mark.pos);
   }
-  std::size_t place_of_nothing(std::size_t next) const;
-  Node* make(Node::Kind kind, std::size_t where, YAML::anchor_t anchor);
-  void refuse_tag(const YAML::Mark& mark, const std::string& tag);
+
+  // For an empty value the parser reports the position of the next token. If that is on a later
+  // line, it is far from the '-' that the value belongs to.
+  std::size_t place_of_nothing(std::size_t next) const {
+    const std::string_view before = diagnostics_.text().substr(0, next);
+    const std::size_t last = before.find_last_not_of(" \t\r\n");
+    if (last == before.npos || before.find('\n', last) == before.npos) return next;
+    return last;
+  }
+
+  Node* make(Node::Kind kind, std::size_t where, YAML::anchor_t anchor) {
+    Node& node = document_.nodes.emplace_back();
+    node.kind = kind;
+    node.at = where;
+    if (anchor != 0) {
+      if (anchors_.size() <= anchor) anchors_.resize(anchor + 1);
+      anchors_[anchor] = &node;
+    }
+    return &node;
+  }
+
+  void refuse_tag(const YAML::Mark& mark, const std::string& tag) {
+    if (tag.empty() || tag == "?" || tag == "!") return;
+    diagnostics_.add(at(mark), "the tag " + in_quotes(tag), "expected a value without a tag");
+  }
+
   void open(Node::Kind kind, const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
-            YAML::EmitterStyle::value style);
-  void close();
-  void attach(Node* node);
-  void take_key(Frame& frame, const Node* node);
-  void weigh(Node& parent, std::size_t weight, std::size_t where);
+            YAML::EmitterStyle::value style) {
+    refuse_tag(mark, tag);
+    if (frames_.size() >= max_depth_) {
+      diagnostics_.add(at(mark), "nested too deeply",
+                       "expected at most " + std::to_string(max_depth_) + " levels");
+      throw Stop{};
+    }
+    Node* node = make(kind, at(mark), anchor);
+    node->flow = style == YAML::EmitterStyle::Flow;
+    node->complete = false;
+    attach(node);
+    frames_.push_back({node});
+  }
+
+  void close() {
+    Node* node = frames_.back().node;
+    frames_.pop_back();
+    node->complete = true;
+    if (!frames_.empty()) weigh(*frames_.back().node, node->weight, node->at);
+  }
+
+  void attach(Node* node) {
+    if (frames_.empty()) {
+      document_.root = node;
+      return;
+    }
+    Frame& frame = frames_.back();
+    if (node->complete) weigh(*frame.node, node->weight, node->at);
+    if (frame.node->is_sequence()) {
+      frame.node->items.push_back(node);
+    } else if (frame.key == nullptr) {
+      take_key(frame, node);
+    } else {
+      if (node->kind == Node::Kind::kNull) node->at = frame.key->at;
+      if (!frame.drop) frame.node->pairs.emplace_back(frame.key, node);
+      frame.key = nullptr;
+    }
+  }
+
+  void take_key(Frame& frame, const Node* node) {
+    frame.key = node;
+    frame.drop = !node->is_scalar();
+    if (frame.drop) {
+      diagnostics_.add(node->at, "a key that is not text", "expected 'key: value'");
+    } else if (!frame.keys.insert(node->text).second) {
+      frame.drop = true;
+      diagnostics_.add(node->at, "duplicate key " + in_quotes(node->text),
+                       "expected each key once in a map");
+    }
+  }
+
+  // Aliases of aliases double the work of a reader each time, so their sum is bounded during
+  // reading.
+  void weigh(Node& parent, std::size_t weight, std::size_t where) {
+    parent.weight += weight;
+    if (parent.weight <= kMaxNodes) return;
+    diagnostics_.add(where, "too many values (aliases count as their values)",
+                     "expected at most " + std::to_string(kMaxNodes));
+    throw Stop{};
+  }
 
   Diagnostics& diagnostics_;
   Document& document_;
@@ -76,111 +171,6 @@ class TreeBuilder final : public YAML::EventHandler {
   std::vector<Frame> frames_;
   std::vector<Node*> anchors_;
 };
-
-// For an empty value the parser reports the position of the next token. If that is on a later line,
-// it is far from the '-' that the value belongs to.
-std::size_t TreeBuilder::place_of_nothing(std::size_t next) const {
-  const std::string_view before = diagnostics_.text().substr(0, next);
-  const std::size_t last = before.find_last_not_of(" \t\r\n");
-  if (last == before.npos || before.find('\n', last) == before.npos) return next;
-  return last;
-}
-
-Node* TreeBuilder::make(Node::Kind kind, std::size_t where, YAML::anchor_t anchor) {
-  Node& node = document_.nodes.emplace_back();
-  node.kind = kind;
-  node.at = where;
-  if (anchor != 0) {
-    if (anchors_.size() <= anchor) anchors_.resize(anchor + 1);
-    anchors_[anchor] = &node;
-  }
-  return &node;
-}
-
-void TreeBuilder::OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) {
-  Node* node = anchor < anchors_.size() ? anchors_[anchor] : nullptr;
-  if (node == nullptr || !node->complete) {
-    diagnostics_.add(at(mark), "an alias to a value that is not complete",
-                     "expected an alias to a value that ends before it");
-    throw Stop{};
-  }
-  attach(node);
-}
-
-void TreeBuilder::OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
-                           const std::string& value) {
-  refuse_tag(mark, tag);
-  Node* node = make(Node::Kind::kScalar, at(mark), anchor);
-  node->quoted = tag == "!";
-  node->text = value;
-  attach(node);
-}
-
-void TreeBuilder::refuse_tag(const YAML::Mark& mark, const std::string& tag) {
-  if (tag.empty() || tag == "?" || tag == "!") return;
-  diagnostics_.add(at(mark), "the tag " + in_quotes(tag), "expected a value without a tag");
-}
-
-void TreeBuilder::open(Node::Kind kind, const YAML::Mark& mark, const std::string& tag,
-                       YAML::anchor_t anchor, YAML::EmitterStyle::value style) {
-  refuse_tag(mark, tag);
-  if (frames_.size() >= max_depth_) {
-    diagnostics_.add(at(mark), "nested too deeply",
-                     "expected at most " + std::to_string(max_depth_) + " levels");
-    throw Stop{};
-  }
-  Node* node = make(kind, at(mark), anchor);
-  node->flow = style == YAML::EmitterStyle::Flow;
-  node->complete = false;
-  attach(node);
-  frames_.push_back({node});
-}
-
-void TreeBuilder::close() {
-  Node* node = frames_.back().node;
-  frames_.pop_back();
-  node->complete = true;
-  if (!frames_.empty()) weigh(*frames_.back().node, node->weight, node->at);
-}
-
-void TreeBuilder::attach(Node* node) {
-  if (frames_.empty()) {
-    document_.root = node;
-    return;
-  }
-  Frame& frame = frames_.back();
-  if (node->complete) weigh(*frame.node, node->weight, node->at);
-  if (frame.node->is_sequence()) {
-    frame.node->items.push_back(node);
-  } else if (frame.key == nullptr) {
-    take_key(frame, node);
-  } else {
-    if (node->kind == Node::Kind::kNull) node->at = frame.key->at;
-    if (!frame.drop) frame.node->pairs.emplace_back(frame.key, node);
-    frame.key = nullptr;
-  }
-}
-
-void TreeBuilder::take_key(Frame& frame, const Node* node) {
-  frame.key = node;
-  frame.drop = !node->is_scalar();
-  if (frame.drop) {
-    diagnostics_.add(node->at, "a key that is not text", "expected 'key: value'");
-  } else if (!frame.keys.insert(node->text).second) {
-    frame.drop = true;
-    diagnostics_.add(node->at, "duplicate key " + in_quotes(node->text),
-                     "expected each key once in a map");
-  }
-}
-
-// Aliases of aliases double the work of a reader each time, so their sum is bounded during reading.
-void TreeBuilder::weigh(Node& parent, std::size_t weight, std::size_t where) {
-  parent.weight += weight;
-  if (parent.weight <= kMaxNodes) return;
-  diagnostics_.add(where, "too many values (aliases count as their values)",
-                   "expected at most " + std::to_string(kMaxNodes));
-  throw Stop{};
-}
 
 // Checks whether the text can be read at all. The parser takes the control byte 4 for the end of
 // the text, and counts only line feeds as line ends.
