@@ -215,6 +215,7 @@ class FailurePolicyStore final : public Store {
 
  private:
   friend class AsyncFailurePolicyStore;
+  class Request;
 
   // Only answers for a store, and asks none.
   FailurePolicyStore(CircuitBreaker& breaker, const FailurePolicyOptions& options);

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "sluice/deny_cache.h"
 #include "sluice/failure_policy.h"
@@ -9,6 +10,40 @@
 #include "sluice/store.h"
 
 namespace sluice {
+
+namespace policy {
+
+// A request to an asynchronous store, which a question of a policy controls: begin() and answer()
+// return whether its decision() is final, and if not, it says what to ask the store next. Deletes
+// itself at its end.
+template <typename Question>
+class AsyncQuestion final : public AsyncStore::Completion {
+ public:
+  template <typename... Arguments>
+  AsyncQuestion(AsyncStore& store, AsyncStore::Completion& completion, Arguments&&... arguments)
+      : store_(store), completion_(completion), question_(std::forward<Arguments>(arguments)...) {}
+
+  void start() noexcept { go_on(question_.begin()); }
+  void done(const Decision& said) noexcept override { go_on(question_.answer(said)); }
+
+ private:
+  void go_on(bool is_done) noexcept {
+    if (!is_done) {
+      return store_.async_apply(question_.action(), question_.asked(), question_.now(),
+                                question_.answers(), *this);
+    }
+    AsyncStore::Completion& completion = completion_;
+    const Decision decision = question_.decision();
+    delete this;
+    completion.done(decision);
+  }
+
+  AsyncStore& store_;
+  AsyncStore::Completion& completion_;
+  Question question_;
+};
+
+}  // namespace policy
 
 // FailurePolicyStore in front of an asynchronous store. It answers by the policy in the thread that
 // starts the request if the breaker is open, and in the store's if the store has failed.
@@ -29,8 +64,6 @@ class AsyncFailurePolicyStore final : public AsyncStore {
                    std::span<Decision> each, Completion& completion) noexcept override;
 
  private:
-  class Request;
-
   AsyncStore& store_;
   FailurePolicyStore policy_;
 };
@@ -39,7 +72,7 @@ class AsyncFailurePolicyStore final : public AsyncStore {
 // starts the request, before async_apply() returns.
 //
 // Thread-safety: that of the store. Ownership: borrows the store and the cache; the requests under
-// way must have ended before it is destroyed. Cost: as DenyCacheStore, and two allocations.
+// way must have ended before it is destroyed. Cost: as DenyCacheStore, and one allocation.
 class AsyncDenyCacheStore final : public AsyncStore {
  public:
   // Puts the cache in front of the store.
@@ -51,8 +84,6 @@ class AsyncDenyCacheStore final : public AsyncStore {
                    std::span<Decision> each, Completion& completion) noexcept override;
 
  private:
-  class Request;
-
   AsyncStore& store_;
   DenyCache& cache_;
 };
@@ -79,8 +110,6 @@ class AsyncLeasedStore final : public AsyncStore {
   void give_back(LeaseEnd which = LeaseEnd::kDue) noexcept;
 
  private:
-  class Request;
-
   AsyncStore& store_;
   Leases& leases_;
 };

@@ -26,15 +26,11 @@ constexpr std::uint64_t kMostGroups = std::uint64_t{1} << 32;
 // How often a group is read again if it is being written; then its denials are ignored.
 constexpr int kTries = 4;
 
-// Acquire and release, so that the number of a group is read and written around its words.
-class Word {
- public:
-  std::uint64_t get() const noexcept { return value_.load(std::memory_order_acquire); }
-  void set(std::uint64_t value) noexcept { value_.store(value, std::memory_order_release); }
-
- private:
-  std::atomic<std::uint64_t> value_{0};
-};
+// A word of a group. Acquire and release, so that the number of a group is read and written around
+// its words.
+using Word = std::atomic<std::uint64_t>;
+std::uint64_t get(const Word& word) noexcept { return word.load(std::memory_order_acquire); }
+void set(Word& word, std::uint64_t value) noexcept { word.store(value, std::memory_order_release); }
 
 struct Slot {
   Word high;
@@ -45,28 +41,28 @@ struct Slot {
   Word retry_after;
   Word reset_after;
 
-  void set(const Fingerprint& key, const Denial& denial) noexcept {
-    high.set(key.high);
-    units.set(denial.numbers.units);
-    rest.set(denial.numbers.rest);
-    cost_and_remaining.set(std::uint64_t{denial.cost} << 32 | denial.remaining);
-    denied_at.set(static_cast<std::uint64_t>(denial.denied_at.time_since_epoch().count()));
-    retry_after.set(static_cast<std::uint64_t>(denial.retry_after.count()));
-    reset_after.set(static_cast<std::uint64_t>(denial.reset_after.count()));
+  void write(const Fingerprint& key, const Denial& denial) noexcept {
+    set(high, key.high);
+    set(units, denial.numbers.units);
+    set(rest, denial.numbers.rest);
+    set(cost_and_remaining, std::uint64_t{denial.cost} << 32 | denial.remaining);
+    set(denied_at, static_cast<std::uint64_t>(denial.denied_at.time_since_epoch().count()));
+    set(retry_after, static_cast<std::uint64_t>(denial.retry_after.count()));
+    set(reset_after, static_cast<std::uint64_t>(denial.reset_after.count()));
   }
   Denial denial() const noexcept {
     const auto ticks = [](const Word& word) {
-      return Duration{static_cast<Duration::rep>(word.get())};
+      return Duration{static_cast<Duration::rep>(get(word))};
     };
-    const std::uint64_t both = cost_and_remaining.get();
-    return {.numbers = {units.get(), rest.get()},
+    const std::uint64_t both = get(cost_and_remaining);
+    return {.numbers = {get(units), get(rest)},
             .denied_at = Instant{ticks(denied_at)},
             .retry_after = ticks(retry_after),
             .reset_after = ticks(reset_after),
             .cost = static_cast<std::uint32_t>(both >> 32),
             .remaining = static_cast<std::uint32_t>(both)};
   }
-  std::uint64_t ends() const noexcept { return denied_at.get() + retry_after.get(); }
+  std::uint64_t ends() const noexcept { return get(denied_at) + get(retry_after); }
 };
 
 // Returns the period, or the number of the calendar with bit 60 set.
@@ -85,7 +81,7 @@ struct alignas(64) DenyTable::Group {
 
   std::size_t place_of(const Fingerprint& key) const noexcept {
     for (std::size_t i = 0; i < kWays; ++i) {
-      if (low[i].get() == key.low && slots[i].high.get() == key.high) return i;
+      if (get(low[i]) == key.low && get(slots[i].high) == key.high) return i;
     }
     return kNowhere;
   }
@@ -93,7 +89,7 @@ struct alignas(64) DenyTable::Group {
   std::size_t place_for_another() const noexcept {
     std::size_t best = 0;
     for (std::size_t i = 0; i < kWays; ++i) {
-      if (low[i].get() == 0) return i;
+      if (get(low[i]) == 0) return i;
       if (slots[i].ends() < slots[best].ends()) best = i;
     }
     return best;
@@ -147,25 +143,25 @@ std::optional<Denial> DenyTable::find(const Group& group, const Fingerprint& key
   return std::nullopt;
 }
 
-std::uint64_t DenyTable::forgotten(const Group& group) noexcept { return group.forgotten.get(); }
+std::uint64_t DenyTable::forgotten(const Group& group) noexcept { return get(group.forgotten); }
 
 void DenyTable::put(Group& group, std::uint64_t forgotten_before, const Fingerprint& key,
                     const Denial& denial) noexcept {
   const std::lock_guard lock(lock_of(group));
-  if (group.forgotten.get() != forgotten_before) return;
+  if (get(group.forgotten) != forgotten_before) return;
   std::size_t place = group.place_of(key);
   if (place == kNowhere) place = group.place_for_another();
   group.write([&] {
-    group.low[place].set(key.low);
-    group.slots[place].set(key, denial);
+    set(group.low[place], key.low);
+    group.slots[place].write(key, denial);
   });
 }
 
 void DenyTable::forget(Group& group, const Fingerprint& key) noexcept {
   const std::lock_guard lock(lock_of(group));
-  group.forgotten.set(group.forgotten.get() + 1);
+  set(group.forgotten, get(group.forgotten) + 1);
   const std::size_t place = group.place_of(key);
-  if (place != kNowhere) group.write([&] { group.low[place].set(0); });
+  if (place != kNowhere) group.write([&] { set(group.low[place], 0); });
 }
 
 }  // namespace sluice::policy
@@ -211,11 +207,7 @@ class DenyCache::Impl {
   bool is_on() const noexcept { return longest_ > Duration{0}; }
   std::uint64_t hits() const noexcept { return hits_.get(); }
 
-  Decision take_one(Store& store, const Charge& charge) noexcept;
-  // Up to N charges, at least one, an answer for each.
-  template <std::size_t N>
-  Decision take(Store& store, std::span<const Charge> charges, std::span<Decision> each) noexcept;
-  void forget(std::span<const Charge> charges) noexcept;
+  Instant now() const noexcept { return clock_.now(); }
 
   // A charge that is looked up.
   struct Asked {
@@ -224,26 +216,17 @@ class DenyCache::Impl {
     std::uint64_t forgotten = 0;
     bool is_denied = false;
     bool may_make_room = false;  // if admitted, it may invalidate a cached denial
-    Decision decision = {};      // if it is denied
   };
-  // A take of several charges.
-  struct Take {
-    Instant at;
-    std::span<Asked> asked = {};  // one for each charge
-    bool is_plain = true;         // no cost beyond its capacity, no two charges on one counter
-  };
-  Take begin() const noexcept { return {.at = clock_.now()}; }
-  // Returns whether the cache denies the take.
-  bool denies(Take& take, std::span<const Charge> charges, std::span<Decision> each,
-              Decision& decision) noexcept;
-  // Remembers the store's answer.
-  void learn(const Take& take, std::span<const Charge> charges, std::span<const Decision> each,
-             const Decision& decision) noexcept;
+  // A request of up to N charges, at least one, with an answer for each.
+  template <std::size_t N>
+  class Request;
 
  private:
-  void look(const Charge& charge, Instant now, Asked& asked) noexcept;
+  // Writes the answer if the charge is denied.
+  void look(const Charge& charge, Instant now, Asked& asked, Decision& answer) noexcept;
   void learn(const Charge& charge, Instant now, const Asked& asked, const Decision& request,
              const Decision& own) noexcept;
+  void forget(const Charge& charge) noexcept;
 
   policy::SpreadCount hits_;
   const memory::FingerprintMaker fingerprint_;
@@ -252,7 +235,8 @@ class DenyCache::Impl {
   const Duration longest_;
 };
 
-void DenyCache::Impl::look(const Charge& charge, Instant now, Asked& asked) noexcept {
+void DenyCache::Impl::look(const Charge& charge, Instant now, Asked& asked,
+                           Decision& answer) noexcept {
   fingerprint_.write(charge, asked.key);
   asked.group = &table_.group_of(asked.key);
   asked.forgotten = DenyTable::forgotten(*asked.group);
@@ -265,12 +249,12 @@ void DenyCache::Impl::look(const Charge& charge, Instant now, Asked& asked) noex
   // Another thread may have read the clock later and stored its denial earlier.
   if (!is_of_limit || charge.cost < denial->cost || since < Duration{0}) return;
   asked.is_denied = true;
-  asked.decision = {.outcome = Outcome::kDenied,
-                    .reason = charge.block != nullptr ? Reason::kBlocked : Reason::kDenyCache,
-                    .capacity = charge.limit.capacity(),
-                    .remaining = denial->remaining,
-                    .reset_after = std::max(denial->reset_after - since, Duration{0}),
-                    .retry_after = denial->retry_after - since};
+  answer = {.outcome = Outcome::kDenied,
+            .reason = charge.block != nullptr ? Reason::kBlocked : Reason::kDenyCache,
+            .capacity = charge.limit.capacity(),
+            .remaining = denial->remaining,
+            .reset_after = std::max(denial->reset_after - since, Duration{0}),
+            .retry_after = denial->retry_after - since};
 }
 
 // `now` is from before the request to the store, so that no wait ends too late.
@@ -289,65 +273,70 @@ void DenyCache::Impl::learn(const Charge& charge, Instant now, const Asked& aske
   }
 }
 
-Decision DenyCache::Impl::take_one(Store& store, const Charge& charge) noexcept {
-  const Instant now = clock_.now();
-  Asked asked;
-  look(charge, now, asked);
-  if (asked.is_denied && charge.cost <= charge.limit.capacity()) {
-    hits_.add_one();
-    return asked.decision;
-  }
-  const Decision decision = store.apply_one(Verb::kTake, charge, {});
-  learn(charge, now, asked, decision, decision);
-  return decision;
-}
-
-bool DenyCache::Impl::denies(Take& take, std::span<const Charge> charges, std::span<Decision> each,
-                             Decision& decision) noexcept {
-  const std::span<Asked> all = take.asked;
-  bool any_denied = false;
-  for (std::size_t i = 0; i < charges.size(); ++i) {
-    look(charges[i], take.at, all[i]);
-    any_denied |= all[i].is_denied;
-    take.is_plain &= charges[i].cost <= charges[i].limit.capacity();
-    for (std::size_t j = 0; j < i; ++j) take.is_plain &= all[j].key != all[i].key;
-  }
-  if (!any_denied || !take.is_plain) return false;
-  for (std::size_t i = 0; i < charges.size(); ++i) {
-    each[i] = all[i].is_denied ? all[i].decision : not_asked(charges[i]);
-  }
-  combine(each, decision);
-  hits_.add_one();
-  return true;
-}
-
-void DenyCache::Impl::learn(const Take& take, std::span<const Charge> charges,
-                            std::span<const Decision> each, const Decision& decision) noexcept {
-  for (std::size_t i = 0; i < charges.size(); ++i) {
-    const bool may_learn = take.is_plain || !each[i].retry_after;
-    if (may_learn) learn(charges[i], take.at, take.asked[i], decision, each[i]);
-  }
+void DenyCache::Impl::forget(const Charge& charge) noexcept {
+  const Fingerprint key = fingerprint_(charge);
+  table_.forget(table_.group_of(key), key);
 }
 
 template <std::size_t N>
-Decision DenyCache::Impl::take(Store& store, std::span<const Charge> charges,
-                               std::span<Decision> each) noexcept {
-  std::array<Asked, N> all;
-  Take take = begin();
-  take.asked = all;
-  Decision decision;
-  if (denies(take, charges, each, decision)) return decision;
-  decision = store.apply(Verb::kTake, charges, {}, each);
-  learn(take, charges, each, decision);
-  return decision;
-}
+class DenyCache::Impl::Request {
+ public:
+  Request(Impl& cache, Action action, std::span<const Charge> charges, std::optional<Instant> now,
+          std::span<Decision> each) noexcept
+      : cache_(cache), action_(action), charges_(charges), now_(now), each_(each) {}
 
-void DenyCache::Impl::forget(std::span<const Charge> charges) noexcept {
-  for (const Charge& charge : charges) {
-    const Fingerprint key = fingerprint_(charge);
-    table_.forget(table_.group_of(key), key);
+  // Returns whether the cache denies it.
+  bool begin() noexcept {
+    if (!is_take()) return false;
+    at_ = cache_.now();
+    bool any_denied = false;
+    for (std::size_t i = 0; i < charges_.size(); ++i) {
+      cache_.look(charges_[i], at_, all_[i], each_[i]);
+      any_denied |= all_[i].is_denied;
+      is_plain_ &= charges_[i].cost <= charges_[i].limit.capacity();
+      for (std::size_t j = 0; j < i; ++j) is_plain_ &= all_[j].key != all_[i].key;
+    }
+    if (!any_denied || !is_plain_) return false;
+    for (std::size_t i = 0; i < charges_.size(); ++i) {
+      if (!all_[i].is_denied) each_[i] = not_asked(charges_[i]);
+    }
+    decision_ = each_.front();
+    if (each_.size() > 1) combine(each_, decision_);
+    cache_.hits_.add_one();
+    return true;
   }
-}
+  // Remembers the store's answer.
+  bool answer(const Decision& said) noexcept {
+    decision_ = said;
+    for (std::size_t i = 0; i < charges_.size(); ++i) {
+      if (!is_take()) {
+        cache_.forget(charges_[i]);
+      } else if (is_plain_ || !each_[i].retry_after) {
+        cache_.learn(charges_[i], at_, all_[i], said, each_[i]);
+      }
+    }
+    return true;
+  }
+
+  Action action() const noexcept { return action_; }
+  std::span<const Charge> asked() const noexcept { return charges_; }
+  std::optional<Instant> now() const noexcept { return now_; }
+  std::span<Decision> answers() const noexcept { return each_; }
+  const Decision& decision() const noexcept { return decision_; }
+
+ private:
+  bool is_take() const noexcept { return action_.verb == Verb::kTake && !now_; }
+
+  Impl& cache_;
+  const Action action_;
+  const std::span<const Charge> charges_;
+  const std::optional<Instant> now_;
+  const std::span<Decision> each_;
+  Decision decision_;
+  Instant at_{};
+  bool is_plain_ = true;  // no cost beyond its capacity, no two charges on one counter
+  std::array<Asked, N> all_;
+};
 
 DenyCache::DenyCache(const DenyCacheOptions& options, const Clock& clock)
     : impl_(std::make_unique<Impl>(options, clock)) {}
@@ -380,79 +369,45 @@ Decision DenyCacheStore::apply(Action action, std::span<const Charge> charges,
   if (!is_usual(charges, each) || !cache_->is_on() || is_uncached(action.verb, charges)) {
     return store_->apply(action, charges, now, each);
   }
-  if (action.verb == Verb::kTake && !now) {
-    if (charges.size() <= kFewCharges) return cache_->take<kFewCharges>(*store_, charges, each);
-    return cache_->take<kMaxCharges>(*store_, charges, each);
+  const auto ask = [&](auto request) {
+    if (!request.begin()) request.answer(store_->apply(action, charges, now, each));
+    return request.decision();
+  };
+  using Impl = DenyCache::Impl;
+  if (charges.size() > kFewCharges) {
+    return ask(Impl::Request<kMaxCharges>(*cache_, action, charges, now, each));
   }
-  const Decision decision = store_->apply(action, charges, now, each);
-  cache_->forget(charges);
-  return decision;
+  return ask(Impl::Request<kFewCharges>(*cache_, action, charges, now, each));
 }
 
 Decision DenyCacheStore::apply_one(Action action, const Charge& charge,
                                    std::optional<Instant> now) noexcept {
   if (!cache_->is_on() || is_uncached(action.verb, {&charge, 1}))
     return store_->apply_one(action, charge, now);
-  if (action.verb == Verb::kTake && !now) return cache_->take_one(*store_, charge);
-  const Decision decision = store_->apply_one(action, charge, now);
-  cache_->forget({&charge, 1});
-  return decision;
+  Decision each;
+  DenyCache::Impl::Request<1> request(*cache_, action, {&charge, 1}, now, {&each, 1});
+  if (!request.begin()) {
+    each = store_->apply_one(action, charge, now);
+    request.answer(each);
+  }
+  return each;
 }
-
-// A request that the cache has not answered.
-class AsyncDenyCacheStore::Request final : public Completion {
- public:
-  Request(DenyCache::Impl& cache, std::span<const Charge> charges, std::span<Decision> each,
-          Completion& completion)
-      : cache_(cache),
-        charges_(charges),
-        each_(each),
-        completion_(completion),
-        asked_(std::make_unique<DenyCache::Impl::Asked[]>(charges.size())),
-        take_(cache.begin()) {
-    take_.asked = {asked_.get(), charges.size()};
-  }
-
-  bool denies(Decision& decision) noexcept {
-    is_take_ = true;
-    return cache_.denies(take_, charges_, each_, decision);
-  }
-  void done(const Decision& decision) noexcept override {
-    if (is_take_) {
-      cache_.learn(take_, charges_, each_, decision);
-    } else {
-      cache_.forget(charges_);
-    }
-    Completion& completion = completion_;
-    delete this;
-    completion.done(decision);
-  }
-
- private:
-  DenyCache::Impl& cache_;
-  const std::span<const Charge> charges_;
-  const std::span<Decision> each_;
-  Completion& completion_;
-  const std::unique_ptr<DenyCache::Impl::Asked[]> asked_;
-  DenyCache::Impl::Take take_;
-  bool is_take_ = false;
-};
 
 void AsyncDenyCacheStore::async_apply(Action action, std::span<const Charge> charges,
                                       std::optional<Instant> now, std::span<Decision> each,
-                                      Completion& completion) noexcept try {
+                                      Completion& completion) noexcept {
   DenyCache::Impl& cache = *cache_.impl_;
   if (!is_usual(charges, each) || !cache.is_on() || is_uncached(action.verb, charges)) {
     return store_.async_apply(action, charges, now, each, completion);
   }
-  auto request = std::make_unique<Request>(cache, charges, each, completion);
-  Decision decision;
-  if (action.verb == Verb::kTake && !now && request->denies(decision)) {
-    request.reset();
-    return completion.done(decision);
-  }
-  store_.async_apply(action, charges, now, each, *request.release());
-} catch (const std::bad_alloc&) {
+  const auto start = [&]<std::size_t N>() {
+    auto* const request = new (std::nothrow) policy::AsyncQuestion<DenyCache::Impl::Request<N>>(
+        store_, completion, cache, action, charges, now, each);
+    if (request != nullptr) request->start();
+    return request != nullptr;
+  };
+  const bool is_few = charges.size() <= kFewCharges;
+  if (is_few ? start.operator()<kFewCharges>() : start.operator()<kMaxCharges>()) return;
   const Decision failed = Decision::refused(Reason::kStoreError);
   std::fill(each.begin(), each.end(), failed);
   completion.done(failed);

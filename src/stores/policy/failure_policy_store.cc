@@ -70,15 +70,6 @@ Decision as_fallback(const Decision& local, std::span<Decision> each) noexcept {
   return all;
 }
 
-// Begins to answer a request without the charges that need new counters, after the store has said
-// kStoreFull. Their policy answers for them.
-void begin_without_new(Batch& batch, FailurePolicy policy, Action action,
-                       std::span<const Charge> charges, std::optional<Instant> now,
-                       std::span<const Decision> each) {
-  for (const Charge& charge : charges) batch.add(charge, {.on_store_error = policy});
-  batch.begin({.action = action, .now = now}, each);
-}
-
 // Copies the answers of a batch. If a policy answers the request, its capacity is the smallest of
 // those that a policy answers, as in answer_by_policy().
 void copy_answers(const Batch& batch, std::span<Decision> each, Decision& all) noexcept {
@@ -108,22 +99,62 @@ FailurePolicyStore::FailurePolicyStore(CircuitBreaker& breaker, const FailurePol
                      : nullptr),
       local_(own_local_ ? own_local_.get() : options.local) {}
 
+// A request that has passed the breaker. If the store says kStoreFull, it is asked again without
+// the charges that need new counters, and their policy answers for these.
+class FailurePolicyStore::Request {
+ public:
+  Request(FailurePolicyStore& policy, CircuitBreaker::Pass pass, Action action,
+          std::span<const Charge> charges, std::optional<Instant> now,
+          std::span<Decision> each) noexcept
+      : policy_(policy), pass_(pass), action_(action), charges_(charges), now_(now), each_(each) {}
+
+  static bool begin() noexcept { return false; }
+  bool answer(const Decision& said) noexcept try {
+    decision_ = said;
+    if (!batch_) {
+      policy_.breaker_->record(pass_, said.reason);
+      if (!policy_.leaves_out_new(said, action_, charges_)) {
+        decision_ = policy_.answer_to(said, action_, charges_, now_, each_);
+        return true;
+      }
+      batch_.emplace(policy_.local_);
+      for (const Charge& charge : charges_)
+        batch_->add(charge, {.on_store_error = policy_.fallback_});
+      batch_->begin({.action = action_, .now = now_}, each_);
+    }
+    if (!batch_->answer(decision_)) return false;
+    copy_answers(*batch_, each_, decision_);
+    return true;
+  } catch (const std::bad_alloc&) {
+    decision_ = answer_all(each_, Decision::refused(Reason::kStoreFull));
+    return true;
+  }
+
+  Action action() const noexcept { return action_; }
+  std::span<const Charge> asked() const noexcept { return batch_ ? batch_->asked() : charges_; }
+  std::optional<Instant> now() const noexcept { return now_; }
+  std::span<Decision> answers() noexcept { return batch_ ? batch_->answers() : each_; }
+  const Decision& decision() const noexcept { return decision_; }
+
+ private:
+  FailurePolicyStore& policy_;
+  const CircuitBreaker::Pass pass_;
+  const Action action_;
+  const std::span<const Charge> charges_;
+  const std::optional<Instant> now_;
+  const std::span<Decision> each_;
+  Decision decision_;
+  std::optional<Batch> batch_;  // once the store is asked for a part of the charges
+};
+
 Decision FailurePolicyStore::apply(Action action, std::span<const Charge> charges,
                                    std::optional<Instant> now, std::span<Decision> each) noexcept {
   const CircuitBreaker::Pass pass = breaker_->try_pass();
   if (!pass) return fall_back(action, charges, now, each, Reason::kStoreError);
-  Decision said = store_->apply(action, charges, now, each);
-  breaker_->record(pass, said.reason);
-  if (!leaves_out_new(said, action, charges)) return answer_to(said, action, charges, now, each);
-  try {
-    Batch batch(local_);
-    begin_without_new(batch, *fallback_, action, charges, now, each);
-    while (!batch.answer(said)) said = store_->apply(action, batch.asked(), now, batch.answers());
-    copy_answers(batch, each, said);
-    return said;
-  } catch (const std::bad_alloc&) {
-    return answer_all(each, Decision::refused(Reason::kStoreFull));
+  Request request(*this, pass, action, charges, now, each);
+  while (!request.answer(store_->apply(action, request.asked(), now, request.answers()))) {
   }
+  return request.decision();
 }
 
 Decision FailurePolicyStore::apply_one(Action action, const Charge& charge,
@@ -182,66 +213,13 @@ Decision FailurePolicyStore::fall_back(Action action, std::span<const Charge> ch
       charges, each);
 }
 
-// A request that has passed the breaker.
-class AsyncFailurePolicyStore::Request final : public Completion {
- public:
-  Request(AsyncFailurePolicyStore& of, CircuitBreaker::Pass pass, Action action,
-          std::span<const Charge> charges, std::optional<Instant> now, std::span<Decision> each,
-          Completion& completion) noexcept
-      : policy_(of.policy_),
-        store_(of.store_),
-        pass_(pass),
-        action_(action),
-        charges_(charges),
-        now_(now),
-        each_(each),
-        completion_(completion) {}
-
-  void start() noexcept { store_.async_apply(action_, charges_, now_, each_, *this); }
-  void done(const Decision& said) noexcept override try {
-    if (batch_ == nullptr) {
-      policy_.breaker_->record(pass_, said.reason);
-      if (!policy_.leaves_out_new(said, action_, charges_)) {
-        return end(policy_.answer_to(said, action_, charges_, now_, each_));
-      }
-      batch_ = std::make_unique<Batch>(policy_.local_);
-      begin_without_new(*batch_, *policy_.fallback_, action_, charges_, now_, each_);
-    }
-    Decision all = said;
-    if (!batch_->answer(all)) {
-      return store_.async_apply(action_, batch_->asked(), now_, batch_->answers(), *this);
-    }
-    copy_answers(*batch_, each_, all);
-    end(all);
-  } catch (const std::bad_alloc&) {
-    end(answer_all(each_, Decision::refused(Reason::kStoreFull)));
-  }
-
- private:
-  void end(const Decision& decision) noexcept {
-    Completion& completion = completion_;
-    const Decision copy = decision;
-    delete this;
-    completion.done(copy);
-  }
-
-  FailurePolicyStore& policy_;
-  AsyncStore& store_;
-  const CircuitBreaker::Pass pass_;
-  const Action action_;
-  const std::span<const Charge> charges_;
-  const std::optional<Instant> now_;
-  const std::span<Decision> each_;
-  Completion& completion_;
-  std::unique_ptr<Batch> batch_;  // once the store is asked for a part of the charges
-};
-
 void AsyncFailurePolicyStore::async_apply(Action action, std::span<const Charge> charges,
                                           std::optional<Instant> now, std::span<Decision> each,
                                           Completion& completion) noexcept {
   const CircuitBreaker::Pass pass = policy_.breaker_->try_pass();
-  auto* const request = pass ? new (std::nothrow)
-                                   Request(*this, pass, action, charges, now, each, completion)
+  using Question = policy::AsyncQuestion<FailurePolicyStore::Request>;
+  auto* const request = pass ? new (std::nothrow) Question(store_, completion, policy_, pass,
+                                                           action, charges, now, each)
                              : nullptr;
   if (request != nullptr) return request->start();
   policy_.breaker_->record(pass, Reason::kInvalid);  // the store is not asked

@@ -365,35 +365,6 @@ void LeasedStore::give_back(LeaseEnd which) noexcept {
   });
 }
 
-// A request that leases concern.
-class AsyncLeasedStore::Request final : public Completion {
- public:
-  Request(AsyncLeasedStore& of, Action action, std::span<const Charge> charges,
-          std::optional<Instant> now, std::span<Decision> each, Completion& completion) noexcept
-      : store_(of.store_),
-        completion_(completion),
-        request_(of.leases_.impl(), action, charges, now, each) {}
-
-  void start() noexcept { go_on(request_.begin()); }
-  void done(const Decision& said) noexcept override { go_on(request_.answer(said)); }
-
- private:
-  void go_on(bool is_done) noexcept {
-    if (!is_done) {
-      return store_.async_apply(request_.action(), request_.asked(), request_.now(),
-                                request_.answers(), *this);
-    }
-    Completion& completion = completion_;
-    const Decision decision = request_.decision();
-    delete this;
-    completion.done(decision);
-  }
-
-  AsyncStore& store_;
-  Completion& completion_;
-  policy::LeaseRequest request_;
-};
-
 void AsyncLeasedStore::async_apply(Action action, std::span<const Charge> charges,
                                    std::optional<Instant> now, std::span<Decision> each,
                                    Completion& completion) noexcept {
@@ -409,7 +380,8 @@ void AsyncLeasedStore::async_apply(Action action, std::span<const Charge> charge
       return completion.done(each.front());
     }
   }
-  auto* const request = new (std::nothrow) Request(*this, action, charges, now, each, completion);
+  auto* const request = new (std::nothrow) policy::AsyncQuestion<policy::LeaseRequest>(
+      store_, completion, leases_.impl(), action, charges, now, each);
   if (request != nullptr) return request->start();
   const Decision failed = Decision::refused(Reason::kStoreError);
   std::fill(each.begin(), each.end(), failed);
