@@ -35,9 +35,10 @@ the clock) and sliding_window_counter (one slice) the limit of each period, and 
 token_bucket the burst of a bucket that refills --rate units per period. A key is denied if one of its
 requests is. --all --yaml prints all of them as rules.
 
-Logs, formats and --field: see `sluice replay --help`. Files are read up to five times, standard
-input once. A key takes about 100 bytes with three periods, besides the keys that were active in the
-last two periods and those whose bucket is not full.
+Logs, formats and --field: see `sluice replay --help`. Files are read up to three times, of more than
+4 million requests up to four times; standard input once. A request takes 16 bytes, up to 64 MB, and a
+key about 100 bytes with three periods, besides the keys that were active in the last two periods and
+those whose bucket is not full.
 
 JSON: lines, parsed, skipped, wrong_costs, without_rules and late are those of `sluice replay --help`.
 parsed = requests + unmatched + keyless: requests match and have a key, unmatched ones do not match

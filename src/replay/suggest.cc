@@ -10,11 +10,13 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <iterator>
 #include <set>
 #include <system_error>
 #include <utility>
 
 #include "base/json_writer.h"
+#include "core/algorithms.h"
 #include "core/period.h"
 #include "replay/log_attributes.h"
 #include "replay/replay.h"
@@ -31,8 +33,8 @@ constexpr std::uint64_t kMantissas = 2048;
 }  // namespace
 
 PeakCode peak_code(std::uint64_t units) noexcept {
-  units = std::min(units, kMostUnits);
   if (units <= kExact) return static_cast<PeakCode>(units);
+  units = std::min(units, kMostUnits);
   const auto shift = static_cast<unsigned>(std::bit_width(units - 1)) - 12;
   const std::uint64_t mantissa = (units + (std::uint64_t{1} << shift) - 1) >> shift;
   return static_cast<PeakCode>(kExact + (shift - 1) * kMantissas + (mantissa - kMantissas));
@@ -48,6 +50,7 @@ std::uint64_t units_of(PeakCode code) noexcept {
 Peaks::Peaks(std::size_t measures) : stride_(kHashCodes + measures), index_(1024, kNoKey) {}
 
 std::uint32_t Peaks::number_of(std::uint64_t hash) {
+  if (hash == last_hash_ && keys_ > 0) return last_number_;
   std::size_t place = place_of(hash);
   if (index_[place] == kNoKey) {
     if ((keys_ + 1) * 5 > index_.size() * 4) {
@@ -60,7 +63,8 @@ std::uint32_t Peaks::number_of(std::uint64_t hash) {
     index_[place] = static_cast<std::uint32_t>(keys_++);
     std::memcpy(entry(keys_ - 1), &hash, sizeof(hash));
   }
-  return index_[place];
+  last_hash_ = hash;
+  return last_number_ = index_[place];
 }
 
 std::size_t Peaks::bytes() const noexcept {
@@ -161,6 +165,12 @@ Demand::Demand(const std::vector<BucketRate>& rates)
   }
 }
 
+inline void Demand::note(std::size_t curve, std::uint64_t need, std::span<PeakCode> peaks) {
+  const PeakCode code = need <= kExact ? static_cast<PeakCode>(need) : peak_code(need);
+  peaks[curve] = std::max(peaks[curve], code);
+  curves_[curve].add_request(code);
+}
+
 Demand::Added Demand::add(std::uint64_t hash, std::uint64_t units, Instant at) {
   const auto now = static_cast<std::uint64_t>(at.time_since_epoch().count());
   units = std::min(units, kMostUnits);
@@ -172,12 +182,12 @@ Demand::Added Demand::add(std::uint64_t hash, std::uint64_t units, Instant at) {
   if (entry.active == kInactive) entry.active = activate(key, now);
   entry.requests += entry.requests < 0xFFFFFFFF ? 1 : 0;
   const auto peaks = peaks_.of(key);
-  if (decided_ > 0) decide(entry.active, units, now);
   add_to_windows(entry.active, units, now, peaks);
   if (hour_) {
     if (key == busiest_.size()) busiest_.push_back(0);
     const std::uint64_t last_hour = hour_->add(entry.active, units, now);
-    busiest_[key] = std::max(busiest_[key], last_hour);
+    std::uint64_t& busiest = busiest_[key];
+    busiest = std::max(busiest, last_hour);
     note(0, last_hour, peaks);
   }
   const std::uint64_t need = add_to_buckets(entry.active, units, now, peaks);
@@ -208,7 +218,6 @@ std::uint32_t Demand::activate(std::uint32_t key, std::uint64_t now) {
                 periods_.size(), Window{});
   }
   active_[place] = {key, 0, 0, now};
-  if (place < used_.size()) used_[place] = 0;
   return place;
 }
 
@@ -235,12 +244,6 @@ bool Demand::is_active(std::uint32_t place, std::uint64_t now) const {
   const std::uint64_t level = active.filled > 0 ? levels_[place * rates_.size()]
                                                 : active.last_units * length_of(rates_[0].per);
   return Wide{now - active.last} * rates_[0].units < level;
-}
-
-void Demand::note(std::size_t curve, std::uint64_t need, std::span<PeakCode> peaks) {
-  const PeakCode code = peak_code(need);
-  peaks[curve] = std::max(peaks[curve], code);
-  curves_[curve].add_request(code);
 }
 
 void Demand::add_to_windows(std::uint32_t place, std::uint64_t units, std::uint64_t now,
@@ -278,9 +281,10 @@ std::uint64_t Demand::add_to_buckets(std::uint32_t place, std::uint64_t units, s
   for (; i < rates_.size(); ++i) {
     const std::uint64_t per = length_of(rates_[i].per);
     const std::uint64_t before = i < active.filled ? levels[i] : active.last_units * per;
-    const Wide drained = Wide{elapsed} * rates_[i].units;
-    if (drained >= before) break;  // it is full again, and so are the faster ones
-    levels[i] = std::min(before - static_cast<std::uint64_t>(drained) + units * per, kMost);
+    std::uint64_t drained = 0;
+    const bool is_much = __builtin_mul_overflow(elapsed, rates_[i].units, &drained);
+    if (is_much || drained >= before) break;  // it is full again, and so are the faster ones
+    levels[i] = std::min(before - drained + units * per, kMost);
     const std::uint64_t need = units_in(levels[i], per);
     if (i == 0) slowest = need;
     note(first_bucket() + i, need, peaks);
@@ -295,27 +299,14 @@ std::uint64_t Demand::add_to_buckets(std::uint32_t place, std::uint64_t units, s
   return slowest;
 }
 
-void Demand::count_denials(std::size_t curve, std::uint64_t burst) {
-  decided_ = curve;
+void Demand::set_denied(std::size_t curve, std::uint64_t burst, std::uint64_t requests) {
+  counted_ = curve;
   burst_ = burst;
+  denied_ = requests;
 }
 
 std::optional<std::uint64_t> Demand::denied(std::size_t curve, std::uint64_t burst) const {
-  return curve == decided_ && burst == burst_ ? std::optional(denied_) : std::nullopt;
-}
-
-// Before the request is added to the other buckets, which sets its time.
-void Demand::decide(std::uint32_t place, std::uint64_t units, std::uint64_t now) {
-  const std::uint64_t per = length_of(curves_[decided_].period);
-  if (place >= used_.size()) used_.resize(active_.size());
-  std::uint64_t& used = used_[place];
-  const Wide drained = Wide{now - active_[place].last} * curves_[decided_].rate;
-  used = drained < used ? used - static_cast<std::uint64_t>(drained) : 0;
-  if (Wide{used} + Wide{units} * per > Wide{burst_} * per) {
-    ++denied_;
-  } else {
-    used += units * per;
-  }
+  return curve == counted_ && burst == burst_ ? std::optional(denied_) : std::nullopt;
 }
 
 void Demand::finish() {
@@ -467,27 +458,101 @@ std::vector<BucketRate> rates_of(const SuggestOptions& options) {
   return rates;
 }
 
-// The curve and the burst of each limit whose denials are counted.
-using CountedLimits = std::array<std::optional<std::pair<std::size_t, std::uint64_t>>, kRoutes>;
+// A request that has been measured.
+struct MeasuredRequest {
+  std::uint64_t at : 56;     // microseconds since 1970
+  std::uint64_t routes : 8;  // a bit for each RouteKind
+  std::uint32_t client = 0;  // the number of its key
+  std::uint32_t units = 0;
+};
+constexpr std::uint64_t kTimeBits = (std::uint64_t{1} << 56) - 1;
+constexpr unsigned bit_of(RouteKind kind) { return 1U << static_cast<unsigned>(kind); }
+// Of `routes`: every request; and one that costs more than any limit has.
+constexpr unsigned kAnyRoute = 1U << kRoutes;
+constexpr unsigned kTooLarge = kAnyRoute << 1;
+
+// Counts the requests that a limit denies, exactly. Only a key that needs more than the limit has
+// is ever denied, so it decides the requests of these keys alone.
+class Denials {
+ public:
+  // `routes`: the bits of MeasuredRequest::routes, one of which the requests have. With kTooLarge
+  // it denies such requests of all keys; else they cost kMostUnits.
+  Denials(const Limit& limit, unsigned routes)
+      : limit_(limit), routes_(static_cast<std::uint8_t>(routes)) {}
+
+  void watch(std::uint32_t client) { counters_.try_emplace(client); }
+  void add(const MeasuredRequest& request) {
+    const unsigned common = request.routes & routes_;
+    if (common == 0) return;
+    if ((common & kTooLarge) != 0) return static_cast<void>(++denied_);
+    const auto found = counters_.find(request.client);
+    if (found != counters_.end() && !is_admitted(found->second, request)) ++denied_;
+  }
+  std::uint64_t denied() const noexcept { return denied_; }
+  // Sets the clients that are watched.
+  void mark_watched(std::vector<bool>& clients) const {
+    for (const auto& [client, counter] : counters_) clients[client] = true;
+  }
+
+ private:
+  struct Counter {
+    core::State state;  // else, for a sliding window counter:
+    std::array<std::uint32_t, 2> slices{};
+    core::Ticks last = 0;
+  };
+  bool is_admitted(Counter& counter, const MeasuredRequest& request) const;
+
+  Limit limit_;
+  std::uint8_t routes_;
+  std::uint64_t denied_ = 0;
+  boost::unordered_flat_map<std::uint32_t, Counter> counters_;  // by client
+};
+
+bool Denials::is_admitted(Counter& counter, const MeasuredRequest& request) const {
+  constexpr core::Forgotten kNever{core::Forgotten::kNever};
+  const auto now = static_cast<core::Ticks>(request.at);
+  if (core::has_fixed_size(limit_)) {
+    const auto step =
+        core::step(Verb::kTake, limit_, core::Kept{counter.state, kNever}, now, request.units);
+    if (step.change == core::Change::kWrite) counter.state = step.next;
+    return step.answer.admitted;
+  }
+  const core::Slices slices{counter.slices, counter.last, core::SliceGrid(limit_)};
+  const auto step = core::step(Verb::kTake, limit_, core::Kept{slices, kNever}, now, request.units);
+  if (step.change == core::Change::kWrite) {
+    step.next.write(counter.slices);
+    counter.last = step.at;
+  }
+  return step.answer.admitted;
+}
 
 // Measures the requests of the logs, in the order of their times.
 class Measurement {
  public:
+  // `counting`: counts the denials of these. Null: keeps the requests for that.
   Measurement(const RuleSet& rules, const SuggestOptions& options, const RouteChoice& choice,
-              const CountedLimits& counted)
+              std::vector<Denials>* counting)
       : options_(options),
         set_(rules::Access::impl(rules)),
         rule_(set_.compiled[0]),
         is_met_(set_.compiled.size()),
         all_(options.periods, rates_of(options)),
-        counted_(counted),
+        counting_(counting),
         choice_(choice),
-        finder_(choice) {}
+        finder_(choice),
+        last_values_(set_.attributes.names().size()) {}
 
   void add(const LogBatch& batch, const LogLine& line, Instant at);
   void finish(SuggestReport& report);
   // Returns what is known of the routes after finish(), for another measurement.
   RouteChoice choice() const { return choice_; }
+  // After finish():
+  // Returns the limits of advice and of suggestions, watching the keys that they deny.
+  std::vector<Denials> limits_of(const std::vector<Advice>& advice);
+  std::vector<Denials> limits_of(const std::vector<Suggestion>& suggestions,
+                                 const RuleSet& rules) const;
+  // Counts the denials by the requests that were kept. Returns false if these are not all.
+  bool count(std::vector<Denials>& limits) const;
 
  private:
   // Requests until the traits of a key are counted for every kSample-th request only.
@@ -496,6 +561,8 @@ class Measurement {
 
   void add_to_route(const LogLine& line, RouteKind kind, std::uint32_t client, std::uint64_t hash,
                     std::string_view label);
+  bool find_key();
+  void keep(const LogLine& line, std::uint32_t client, unsigned routes);
 
   const SuggestOptions& options_;
   const RuleSet::Impl& set_;
@@ -507,7 +574,10 @@ class Measurement {
   void add_unmatched(const LogLine& line);
   static bool is_guessed(const RouteDemand& route);
 
-  const CountedLimits& counted_;
+  std::vector<std::size_t> curves_;  // of all_: those of the report, in its order
+  std::vector<Denials>* const counting_;
+  std::deque<MeasuredRequest> kept_;
+  std::uint64_t measured_ = 0;  // requests; kept_ has the first of them
   RouteChoice choice_;
   RouteFinder finder_;
   GuessFinder guesses_;
@@ -524,7 +594,12 @@ class Measurement {
   std::vector<KeyPart> key_from_ = parts_of_key(options_.key);
   LogAttributes attributes_;
   rules::AttributeValues values_;
+  // The key of the last request, and the attributes that made it, by their numbers.
   std::string text_, scratch_;
+  std::size_t label_at_ = 0;
+  std::uint64_t hash_ = 0;
+  bool has_key_ = false;
+  std::vector<std::optional<std::string>> last_values_;
   Instant clock_ = kFirstInstant;
   std::optional<Instant> first_;
   std::uint64_t unmatched_ = 0, keyless_ = 0;
@@ -536,8 +611,6 @@ void Measurement::add(const LogBatch& batch, const LogLine& line, Instant at) {
   clock_ = at;
   attributes_.show(line, batch.fields(line));
   values_.begin(set_.attributes, attributes_);
-  text_.clear();
-  std::size_t end = 0;
   for (std::size_t i = 1; i < is_met_.size(); ++i) {
     if (!is_met_[i]) is_met_[i] = set_.compiled[i].matches(values_);
   }
@@ -545,11 +618,9 @@ void Measurement::add(const LogBatch& batch, const LogLine& line, Instant at) {
   for (KeyPart& part : key_from_) {
     part.look_for(attributes_);
   }
-  const auto label = rule_.limits[0].key.fill(values_, text_, end, scratch_);
-  if (!label) return static_cast<void>(++keyless_);
+  if (!find_key()) return static_cast<void>(++keyless_);
   if (!first_) first_ = clock_;
-  const std::uint64_t hash = XXH3_64bits(text_.data(), end);
-  const Demand::Added added = all_.add(hash, line.units, clock_);
+  const Demand::Added added = all_.add(hash_, line.units, clock_);
   RouteKind kind = finder_.find(line);
   const bool is_of_login = kind == RouteKind::kLogin || finder_.is_known_login(line.path);
   if (options_.match.empty()) {
@@ -561,7 +632,7 @@ void Measurement::add(const LogBatch& batch, const LogLine& line, Instant at) {
       matched_.emplace(line.path);
     }
   }
-  const std::string_view readable = std::string_view(text_).substr(*label);
+  const std::string_view readable = std::string_view(text_).substr(label_at_);
   if (added.requests == 1 && options_.key == "{ip}" && readable.find(':') != readable.npos) {
     const auto address = rules::parse_address(readable);
     if (address && !rules::is_v4(*address)) {
@@ -569,10 +640,12 @@ void Measurement::add(const LogBatch& batch, const LogLine& line, Instant at) {
           std::max(network_keys_, ++networks_[static_cast<std::uint64_t>(*address >> 64)]);
     }
   }
-  add_to_route(line, kind, added.key, hash, readable);
-  if (kind == RouteKind::kLogin) {
-    if (finder_.is_in_api()) add_to_route(line, RouteKind::kApi, added.key, hash, readable);
-  } else if (kind != RouteKind::kWrites && is_of_login && options_.match.empty()) {
+  add_to_route(line, kind, added.key, hash_, readable);
+  const bool is_api_too = kind == RouteKind::kLogin && finder_.is_in_api();
+  if (is_api_too) add_to_route(line, RouteKind::kApi, added.key, hash_, readable);
+  keep(line, added.key, bit_of(kind) | (is_api_too ? bit_of(RouteKind::kApi) : 0));
+  if (kind != RouteKind::kLogin && kind != RouteKind::kWrites && is_of_login &&
+      options_.match.empty()) {
     if (added.key >= login_reads_.size()) login_reads_.resize(added.key + std::size_t{1});
     ++login_reads_[added.key];
   }
@@ -581,9 +654,43 @@ void Measurement::add(const LogBatch& batch, const LogLine& line, Instant at) {
 void Measurement::add_unmatched(const LogLine& line) {
   ++unmatched_;
   if (options_.match.empty() || matched_.contains(line.path)) return;
+  if (find_key()) ++elsewhere_[hash_];
+}
+
+// Returns false if the request has no key. Most have that of the last one.
+bool Measurement::find_key() {
+  const rules::KeyTemplate& key = rule_.limits[0].key;
+  bool is_same = has_key_;
+  for (std::uint32_t i = 0; i < last_values_.size(); ++i) {
+    if (!key.reads(i)) continue;
+    const auto& value = values_.get(i);
+    if (value == last_values_[i]) continue;
+    is_same = false;
+    last_values_[i] = value;
+  }
+  if (is_same) return true;
+  text_.clear();
   std::size_t end = 0;
-  if (rule_.limits[0].key.fill(values_, text_, end, scratch_)) {
-    ++elsewhere_[XXH3_64bits(text_.data(), end)];
+  const auto label = key.fill(values_, text_, end, scratch_);
+  has_key_ = label.has_value();
+  label_at_ = label.value_or(0);
+  hash_ = XXH3_64bits(text_.data(), end);
+  return has_key_;
+}
+
+void Measurement::keep(const LogLine& line, std::uint32_t client, unsigned routes) {
+  const std::uint64_t units = std::min(line.units, kMostUnits);
+  const MeasuredRequest request{
+      .at = static_cast<std::uint64_t>(clock_.time_since_epoch().count()) & kTimeBits,
+      .routes =
+          static_cast<std::uint8_t>(routes | kAnyRoute | (units < line.units ? kTooLarge : 0U)),
+      .client = client,
+      .units = static_cast<std::uint32_t>(units)};
+  ++measured_;
+  if (counting_ != nullptr) {
+    for (Denials& each : *counting_) each.add(request);
+  } else if (kept_.size() < options_.most_kept) {
+    kept_.push_back(request);
   }
 }
 
@@ -592,8 +699,6 @@ void Measurement::add_to_route(const LogLine& line, RouteKind kind, std::uint32_
   std::optional<RouteDemand>& route = routes_[static_cast<std::size_t>(kind)];
   if (!route) {
     route.emplace(RouteDemand{{}, kind, {}, Demand(rates_), TraitsByKey(), {}, 0, false});
-    const auto& counted = counted_[static_cast<std::size_t>(kind)];
-    if (counted) route->demand.count_denials(counted->first, counted->second);
   }
   const Demand::Added added = route->demand.add(hash, line.units, clock_);
   if (kind == RouteKind::kLogin || kind == RouteKind::kWrites || !options_.match.empty()) {
@@ -622,8 +727,10 @@ void Measurement::finish(SuggestReport& report) {
   report.first = first_;
   if (first_) report.last = clock_;
   for (const Duration period : options_.periods) {
-    for (const DemandCurve& curve : all_.curves()) {
-      if (curve.period == period) report.curves.push_back(curve);
+    for (std::size_t i = 0; i < all_.curves().size(); ++i) {
+      if (all_.curves()[i].period != period) continue;
+      report.curves.push_back(all_.curves()[i]);
+      curves_.push_back(i);
     }
   }
   constexpr std::array<const char*, kRoutes> kRouteNames = {"login", "api", "writes", "static",
@@ -730,6 +837,12 @@ void Measurement::choose_routes(const SuggestReport& report) {
   if (!guessed.empty()) choice_ = {std::move(guessed), {}};
 }
 
+// Returns the token bucket of the advice.
+Expected<Limit> limit_of(const Advice& advice) {
+  return Limit::make(
+      {.limit = advice.curve->rate, .per = advice.curve->period, .burst = advice.burst});
+}
+
 bool can_be_read_again(const SuggestOptions& options) {
   return std::all_of(options.logs.begin(), options.logs.end(), [](const std::string& log) {
     std::error_code ignored;
@@ -737,45 +850,89 @@ bool can_be_read_again(const SuggestOptions& options) {
   });
 }
 
-// Reads the logs once. Returns Measurement::choice().
-RouteChoice measure(const RuleSet& rules, const SuggestOptions& options, const RouteChoice& choice,
-                    SuggestReport& report, const CountedLimits& counted = {}) {
-  report.options = options;
-  Measurement measurement(rules, options, choice, counted);
-  read_logs(options, report, [&](const LogBatch& batch, std::size_t i, Instant at) {
-    measurement.add(batch, batch.lines[i], at);
-  });
-  measurement.finish(report);
-  return measurement.choice();
-}
-
-// The limits of the advice that deny requests, by the route in which a measurement finds these.
-CountedLimits limits_of(const SuggestReport& report, double harm) {
-  CountedLimits limits;
-  for (const Advice& each : advise(report, harm)) {
-    if (each.keys_denied == 0) continue;
-    const RouteKind kind = report.options.match.empty() ? each.route->kind : RouteKind::kPages;
-    limits[static_cast<std::size_t>(kind)] = std::pair(each.bucket(), each.burst);
+std::vector<Denials> Measurement::limits_of(const std::vector<Advice>& advice) {
+  std::vector<Denials> limits;
+  for (const Advice& each : advice) {
+    const RouteKind kind = options_.match.empty() ? each.route->kind : RouteKind::kPages;
+    Denials& limit = limits.emplace_back(*limit_of(each), bit_of(kind));
+    const Demand& demand = each.route->demand;
+    for (std::uint32_t key = 0; key < demand.keys(); ++key) {
+      if (demand.peak_of(key, each.bucket()) <= each.burst) continue;
+      limit.watch(all_.number_of(demand.hash_of(key)));
+    }
   }
   return limits;
 }
 
-// Counts by a replay what each of the suggestions for the share of the options denies. Returns
-// nothing if they need too many counters.
-std::vector<std::uint64_t> replay_suggestions(const SuggestReport& report) {
+std::vector<Denials> Measurement::limits_of(const std::vector<Suggestion>& suggestions,
+                                            const RuleSet& rules) const {
+  std::vector<Denials> limits;
+  for (std::size_t i = 0; i < suggestions.size(); ++i) {
+    Denials& limit = limits.emplace_back(rules.rules()[i].limits[0].limit, kAnyRoute | kTooLarge);
+    for (std::uint32_t key = 0; key < all_.keys(); ++key) {
+      if (all_.peak_of(key, curves_[i]) > suggestions[i].limit) limit.watch(key);
+    }
+  }
+  return limits;
+}
+
+bool Measurement::count(std::vector<Denials>& limits) const {
+  if (kept_.size() < measured_) return false;
+  std::vector<bool> is_watched(all_.keys());
+  for (const Denials& each : limits) each.mark_watched(is_watched);
+  for (const MeasuredRequest& request : kept_) {
+    if (!is_watched[request.client] && (request.routes & kTooLarge) == 0) continue;
+    for (Denials& each : limits) each.add(request);
+  }
+  return true;
+}
+
+// Reads the logs once.
+std::unique_ptr<Measurement> measure(const RuleSet& rules, const SuggestOptions& options,
+                                     const RouteChoice& choice, SuggestReport& report,
+                                     std::vector<Denials>* counting = nullptr) {
+  report = {};
+  report.options = options;
+  auto measurement = std::make_unique<Measurement>(rules, options, choice, counting);
+  read_logs(options, report, [&](const LogBatch& batch, std::size_t i, Instant at) {
+    measurement->add(batch, batch.lines[i], at);
+  });
+  measurement->finish(report);
+  return measurement;
+}
+
+// Returns the limits of the suggestions for the share of the options. Nothing if a replay of all of
+// them would need too many counters.
+std::vector<Denials> suggested_limits(const Measurement& measurement, const SuggestReport& report) {
   const std::vector<Suggestion> all = suggestions(report, report.options.harm);
-  ReplayOptions options;
-  const LogInput& input = report.options;
-  static_cast<LogInput&>(options) = input;
-  options.complain = {};  // of lines for the second time
-  if (all.empty() || report.keys > options.max_keys / all.size()) return {};
+  if (all.empty() || report.requests == 0) return {};
+  if (report.keys > ReplayOptions{}.max_keys / all.size()) return {};
   const auto rules = RuleSet::parse(suggested_rules(report.options, all), "the suggestions");
-  if (!rules) return {};
-  const ReplayReport replayed = replay(*rules, options);
-  if (replayed.approximate() || replayed.tally.invalid > 0) return {};
-  std::vector<std::uint64_t> denied;
-  for (const RuleTally& rule : replayed.tally.rules) denied.push_back(rule.denied);
-  return denied;
+  return rules ? measurement.limits_of(all, *rules) : std::vector<Denials>{};
+}
+
+// Counts what the limits of the advice and the suggestions for the share of the options deny.
+// `count_again` reads the logs for that.
+void count_denials(Measurement& measurement, SuggestReport& report,
+                   const std::function<void(std::vector<Denials>&)>& count_again) {
+  std::vector<Advice> advice = advise(report, report.options.harm);
+  std::erase_if(advice,
+                [](const Advice& each) { return each.keys_denied == 0 || !limit_of(each); });
+  std::vector<Denials> limits = measurement.limits_of(advice);
+  if (report.options.counts_suggestions) {
+    std::vector<Denials> more = suggested_limits(measurement, report);
+    std::move(more.begin(), more.end(), std::back_inserter(limits));
+  }
+  if (!limits.empty() && !measurement.count(limits)) count_again(limits);
+  for (std::size_t i = 0; i < advice.size(); ++i) {
+    const auto route =
+        std::find_if(report.routes.begin(), report.routes.end(),
+                     [&](const RouteDemand& each) { return &each == advice[i].route; });
+    route->demand.set_denied(advice[i].bucket(), advice[i].burst, limits[i].denied());
+  }
+  for (std::size_t i = advice.size(); i < limits.size(); ++i) {
+    report.replayed.push_back(limits[i].denied());
+  }
 }
 
 }  // namespace
@@ -784,7 +941,8 @@ SuggestReport suggest(const RuleSet& rules, const SuggestOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   SuggestReport report;
   RouteChoice choice;
-  RouteChoice next = measure(rules, options, choice, report);
+  auto measurement = measure(rules, options, choice, report);
+  RouteChoice next = measurement->choice();
   SuggestOptions again = options;
   again.complain = [](std::string_view) {};  // of lines for the second time
   // Paths where clients guess, then routes that are too small for a rule.
@@ -792,16 +950,14 @@ SuggestReport suggest(const RuleSet& rules, const SuggestOptions& options) {
   const bool can_read = can_be_read_again(options);
   for (int read = 1; can_read && read < kMostReads && next != choice; ++read) {
     choice = next;
-    report = {};
-    next = measure(rules, again, choice, report);
+    measurement = measure(rules, again, choice, report);
+    next = measurement->choice();
   }
-  const CountedLimits limits = limits_of(report, options.harm);
-  if (can_read && limits != CountedLimits{}) {
-    report = {};
-    measure(rules, again, choice, report, limits);
-  }
-  if (can_read && options.counts_suggestions && report.requests > 0) {
-    report.replayed = replay_suggestions(report);
+  if (can_read) {
+    count_denials(*measurement, report, [&](std::vector<Denials>& limits) {
+      SuggestReport same;
+      measure(rules, again, choice, same, &limits);
+    });
   }
   if (!can_read && next != choice && options.complain) {
     options.complain(

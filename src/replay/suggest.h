@@ -65,6 +65,8 @@ class Peaks {
 
   std::size_t stride_;  // of an entry, in codes: the hash and the peaks
   std::size_t keys_ = 0;
+  std::uint64_t last_hash_ = 0;  // of the last number_of(): many requests have the same key
+  std::uint32_t last_number_ = 0;
   std::vector<std::unique_ptr<PeakCode[]>> chunks_;  // so that a growing table copies nothing
   std::vector<std::uint32_t> index_;                 // open addressing
 };
@@ -172,15 +174,17 @@ class Demand {
   Added add(std::uint64_t hash, std::uint64_t units, Instant at);
   // Adds the keys to the curves, after the last request.
   void finish();
-  // Counts from now on what the bucket of this curve denies with this burst, exactly.
-  void count_denials(std::size_t curve, std::uint64_t burst);
 
-  // The requests that such a bucket denied; nothing if none is counted.
+  // Notes how many requests the bucket of this curve denied with this burst.
+  void set_denied(std::size_t curve, std::uint64_t burst, std::uint64_t requests);
+  // Returns what set_denied() has noted for this bucket; nothing if it was another one.
   std::optional<std::uint64_t> denied(std::size_t curve, std::uint64_t burst) const;
   std::uint64_t requests() const noexcept { return requests_; }
   std::size_t keys() const noexcept { return peaks_.keys(); }
   std::uint32_t requests_of(std::uint32_t key) const { return keys_[key].requests; }
   std::uint64_t hash_of(std::uint32_t key) const noexcept { return peaks_.hash_of(key); }
+  // The number of a key that has a request.
+  std::uint32_t number_of(std::uint64_t hash) { return peaks_.number_of(hash); }
   // The largest measure of the key for the curve with this index.
   std::uint64_t peak_of(std::uint32_t key, std::size_t curve) const {
     return units_of(peaks_.of(key)[curve]);
@@ -226,7 +230,6 @@ class Demand {
                       std::span<PeakCode> peaks);
   std::uint64_t add_to_buckets(std::uint32_t place, std::uint64_t units, std::uint64_t now,
                                std::span<PeakCode> peaks);
-  void decide(std::uint32_t place, std::uint64_t units, std::uint64_t now);
   void note(std::size_t curve, std::uint64_t need, std::span<PeakCode> peaks);
 
   std::vector<Period> periods_;
@@ -239,9 +242,8 @@ class Demand {
   std::vector<Window> windows_;        // of active_, for each period
   std::vector<std::uint64_t> levels_;  // of active_, for each rate, in units of 1/per
   std::vector<std::uint32_t> free_;    // places in active_
-  std::size_t decided_ = 0;            // the curve of count_denials(), or 0
+  std::size_t counted_ = 0;            // the curve of set_denied(), or 0
   std::uint64_t burst_ = 0, denied_ = 0;
-  std::vector<std::uint64_t> used_;    // of active_, in units of 1/per: of the bucket that decides
   std::size_t most_active_ = 1024;     // before the inactive ones are dropped
   std::optional<LastHour> hour_;       // of active_
   std::deque<std::uint64_t> busiest_;  // of keys_: the most units in an hour
@@ -258,8 +260,11 @@ struct SuggestOptions : LogInput {
   double harm = 0;
   // What token buckets refill per period, for suggestions(). 0: no token buckets.
   std::uint32_t rate = 0;
-  // Count by a replay what the suggestions() for `harm` deny.
+  // Count exactly what the suggestions() for `harm` deny, as a replay does.
   bool counts_suggestions = false;
+  // Requests that are kept to count what limits deny, 16 bytes each. With more, the logs are read
+  // again.
+  std::size_t most_kept = std::size_t{4} << 20;
 
   // What limits count: the field of the cost if it is a simple name, else "units". Empty: requests.
   std::string unit() const;
@@ -335,6 +340,7 @@ class RouteFinder {
   static constexpr std::size_t kMostPaths = 32;  // of logins
 
  private:
+  RouteKind look(const LogLine& line);
   bool is_login(std::string_view path);
 
   bool has(RouteKind kind) const noexcept { return !left_out_[static_cast<std::size_t>(kind)]; }
@@ -347,6 +353,8 @@ class RouteFinder {
   std::vector<std::string> api_, logins_;  // folders and paths
   std::string last_;                       // the last path of a write, and whether it is a login
   bool last_is_login_ = false;
+  std::string last_path_, last_method_;  // of the last request, and its route
+  RouteKind last_kind_ = RouteKind::kPages;
 };
 
 // Finds the paths where clients guess, from the requests that write. A client guesses at the path
@@ -533,9 +541,10 @@ std::string denial_text(const SuggestReport& report, const Advice& advice);
 std::string advised_rules(const SuggestReport& report, const std::vector<Advice>& advice);
 
 // Measures the demand in the logs. `rules` is suggested_rules() without suggestions. A second
-// thread reads and parses. Memory depends only on the number of keys: see Peaks and Demand. Reads
-// files again if clients guess at paths that do not look like a login, if routes are too small for
-// a rule, and to count what limits deny.
+// thread reads and parses. Memory depends only on the number of keys, besides the requests that are
+// kept: see Peaks, Demand and SuggestOptions::most_kept. Reads files again if clients guess at
+// paths that do not look like a login, if routes are too small for a rule, and to count what limits
+// deny of more requests than are kept.
 SuggestReport suggest(const RuleSet& rules, const SuggestOptions& options);
 
 // Reports as text, JSON and HTML. Pure functions. `all`: with the limits of all algorithms.

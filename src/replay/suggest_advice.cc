@@ -33,9 +33,32 @@ constexpr std::array<std::string_view, 13> kLoginWords = {
     "log-in",    "signin",       "sign-in",        "signup",   "sign-up", "auth", "oauth",
     "authorize", "authenticate", "authentication", "register", "session", "token"};
 
+// Returns a text as a number that no other text has, so that comparing it takes one instruction. 0:
+// it is longer than the names that are compared.
+constexpr std::uint64_t number_of(std::string_view text) {
+  if (text.size() > 7) return 0;
+  std::uint64_t number = text.size();
+  for (const char c : text) number = number << 8 | static_cast<unsigned char>(c);
+  return number;
+}
+
 template <std::size_t Size>
-std::size_t index_in(const std::array<std::string_view, Size>& names, std::string_view name) {
-  return static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin());
+constexpr std::array<std::uint64_t, Size> numbers_of(
+    const std::array<std::string_view, Size>& names) {
+  std::array<std::uint64_t, Size> numbers{};
+  for (std::size_t i = 0; i < Size; ++i) numbers[i] = number_of(names[i]);
+  return numbers;
+}
+constexpr auto kWriteMethodNumbers = numbers_of(kWriteMethods);
+constexpr auto kExtensionNumbers = numbers_of(kExtensions);
+constexpr auto kStaticFolderNumbers = numbers_of(kStaticFolders);
+constexpr auto kApiFolderNumbers = numbers_of(kApiFolders);
+
+template <std::size_t Size>
+std::size_t index_in(const std::array<std::uint64_t, Size>& numbers, std::string_view name) {
+  const std::uint64_t number = number_of(name);
+  return static_cast<std::size_t>(std::find(numbers.begin(), numbers.end(), number) -
+                                  numbers.begin());
 }
 
 // Returns the first folder of a path, or its only part: "api" of "/api/items".
@@ -48,7 +71,7 @@ bool is_api(std::string_view folder) {
   if (folder.size() >= 2 && folder.size() <= 3 && folder[0] == 'v') {
     return folder.find_first_not_of("0123456789", 1) == folder.npos;
   }
-  return index_in(kApiFolders, folder) < kApiFolders.size();
+  return index_in(kApiFolderNumbers, folder) < kApiFolders.size();
 }
 
 std::string_view extension_of(std::string_view path) {
@@ -110,13 +133,20 @@ std::string joined(const std::vector<std::string>& items) {
 }  // namespace
 
 RouteKind RouteFinder::find(const LogLine& line) {
+  if (has_paths_ && line.path == last_path_ && line.method == last_method_) return last_kind_;
+  last_path_ = line.path;
+  last_method_ = line.method;
+  return last_kind_ = look(line);
+}
+
+RouteKind RouteFinder::look(const LogLine& line) {
   const std::string_view path = line.path;
   is_in_api_ = false;
   if (path.empty() || path.front() != '/') return RouteKind::kPages;
   has_paths_ = true;
   const bool may_write = !line.method.empty() && line.method[0] != 'G' && line.method[0] != 'H';
   const std::size_t method =
-      may_write ? index_in(kWriteMethods, line.method) : kWriteMethods.size();
+      may_write ? index_in(kWriteMethodNumbers, line.method) : kWriteMethods.size();
   const bool is_write = method < kWriteMethods.size();
   if (is_write) methods_ |= 1U << method;
   const std::string_view folder = folder_of(path);
@@ -128,14 +158,14 @@ RouteKind RouteFinder::find(const LogLine& line) {
   if (is_in_api_) return RouteKind::kApi;
   if (is_write && has(RouteKind::kWrites)) return RouteKind::kWrites;
   if (!has(RouteKind::kStatic)) return RouteKind::kPages;
-  const std::size_t place = index_in(kStaticFolders, folder);
+  const std::size_t place = index_in(kStaticFolderNumbers, folder);
   if (place < kStaticFolders.size()) {
     extensions_ |= 1U << (kExtensions.size() + place);
     return RouteKind::kStatic;
   }
   const std::string_view extension = extension_of(path);
   if (extension.empty()) return RouteKind::kPages;
-  const std::size_t kind = index_in(kExtensions, extension);
+  const std::size_t kind = index_in(kExtensionNumbers, extension);
   if (kind == kExtensions.size()) return RouteKind::kPages;
   extensions_ |= 1U << kind;
   return RouteKind::kStatic;
@@ -163,7 +193,7 @@ bool RouteFinder::is_known_login(std::string_view path) const {
 }
 
 bool RouteFinder::is_write(const LogLine& line) {
-  return index_in(kWriteMethods, line.method) < kWriteMethods.size();
+  return index_in(kWriteMethodNumbers, line.method) < kWriteMethods.size();
 }
 
 void GuessFinder::add(std::uint32_t client, std::uint32_t requests, const LogLine& line,

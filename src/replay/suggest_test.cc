@@ -102,6 +102,9 @@ TEST_F(Suggest, CountsWithAReplayWhatTheLimitsOfAllAlgorithmsDeny) {
     is_below_bound |= limits[i].requests_denied < limits[i].curve->requests_over(limits[i].limit);
   }
   EXPECT_TRUE(is_below_bound);
+  options_.most_kept = 100;
+  EXPECT_EQ(suggest_for(random_log(3, 100)).replayed, report.replayed) << "reads the log again";
+  options_.most_kept = SuggestOptions{}.most_kept;
   EXPECT_FALSE(suggestions(report, 0.2)[0].is_exact) << "only those for the share of the options";
   EXPECT_NE(suggest_text(report, 0.1, true).find("denies exactly these keys and requests.\n"),
             std::string::npos);
