@@ -17,6 +17,8 @@
 #include <ostream>  // Beast does not include it
 #include <utility>
 
+#include "server/protocol/http/fields.h"
+
 namespace sluice::server::http {
 
 void KeptBytes::set(Holder& holder, std::size_t bytes,
@@ -165,10 +167,10 @@ class RequestReader::Parser final : public beast_http::basic_parser<true> {
       has_host_ = true;
     } else if (field == beast_http::field::transfer_encoding) {
       if (reader_.request_.version < 11) return refuse(400, "Transfer-Encoding in HTTP/1.0", why);
-      if (!equal_names(value, "chunked"))
+      if (!is_same_name(value, "chunked"))
         return refuse(501, "the only Transfer-Encoding here is chunked", why);
     } else if (field == beast_http::field::expect) {
-      if (!equal_names(value, "100-continue"))
+      if (!is_same_name(value, "100-continue"))
         return refuse(417, "the only Expect here is 100-continue", why);
       reader_.expects_ = reader_.request_.version == 11;
     }

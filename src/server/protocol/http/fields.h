@@ -32,8 +32,12 @@ using base::Buffers;
 // Compares two names of the same length.
 bool same_letters(std::string_view sent, std::string_view lower_case_name) noexcept;
 
+// Whether two texts are equal. The case of ASCII letters in the first does not matter.
+inline bool is_same_name(std::string_view sent, std::string_view lower_case_name) noexcept {
+  return sent.size() == lower_case_name.size() && same_letters(sent, lower_case_name);
+}
 inline bool has_name(const http::Field& field, std::string_view lower_case_name) noexcept {
-  return field.name.size() == lower_case_name.size() && same_letters(field.name, lower_case_name);
+  return is_same_name(field.name, lower_case_name);
 }
 
 // Returns the values of all fields of that name, joined by ", " ("; " for cookies), because one

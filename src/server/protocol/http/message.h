@@ -8,13 +8,12 @@
 #include <string_view>
 
 #include "server/config/role.h"
+#include "sluice/http_fields.h"
 
 namespace sluice::server::http {
 
-struct Field {
-  std::string_view name;  // as it was sent: compare it with equal_names()
-  std::string_view value;
-};
+// The name is as it was sent: see has_name().
+using Field = HttpField;
 
 // One complete request. All views are of the connection's buffers and are valid until the handler
 // returns.
@@ -27,14 +26,7 @@ struct Request {
   std::string_view body;                  // chunks are joined
   std::string_view peer;                  // the peer's address as text; empty on a Unix socket
   Role certificate_role = Role::kNobody;  // of the client with this certificate, if one is known
-
-  // Returns the value of the first field of that name, which is given in lower case, or null if
-  // there is none.
-  const std::string_view* find(std::string_view lower_case_name) const noexcept;
 };
-
-// Returns whether two field names are equal. The case of ASCII letters does not matter.
-bool equal_names(std::string_view a, std::string_view b) noexcept;
 
 class Broadcast;
 

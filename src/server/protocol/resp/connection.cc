@@ -36,15 +36,11 @@ void set_keepalive(int descriptor) {
   set(descriptor, IPPROTO_TCP, TCP_KEEPCNT, kProbes);
 }
 
-bool same_word(std::string_view word, std::string_view lower_case) {
-  return std::equal(word.begin(), word.end(), lower_case.begin(), lower_case.end(),
-                    [](char a, char b) { return (a >= 'A' && a <= 'Z' ? (a | 0x20) : a) == b; });
-}
-
 // Returns whether a request is a line of HTTP. In that case a web page made a browser send it, and
 // the body would be read as commands. Redis closes the connection for the same two.
 bool is_http(std::string_view command) {
-  return same_word(command, "post") || same_word(command, "host:");
+  if (command.size() < 4 || command.size() > 5) return false;
+  return sluice::same_word(command, "post") || sluice::same_word(command, "host:");
 }
 
 void release(std::string& text) {
