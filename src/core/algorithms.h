@@ -63,9 +63,8 @@ constexpr Numbers describe(const Limit& limit, const State& at) noexcept {
 }
 
 // The slices must be on the limit's grid: see sliding_window_counter::on_grid().
-[[gnu::always_inline]] constexpr Step<NextSlices> step(Action action, const Limit& limit,
-                                                       const Kept<Slices>& kept, Ticks now,
-                                                       std::uint64_t cost) noexcept {
+constexpr Step<NextSlices> step(Action action, const Limit& limit, const Kept<Slices>& kept,
+                                Ticks now, std::uint64_t cost) noexcept {
   return sliding_window_counter::step(action, limit, kept, now, cost);
 }
 
@@ -77,8 +76,9 @@ constexpr Step<NextLog> step(Action action, const Limit& limit, const Kept<Log>&
   return sliding_window_hybrid::step(action, limit, kept, now, cost);
 }
 
-constexpr Step<NextPermits> step(Action action, const Limit& limit, const Kept<Permits>& kept,
-                                 Ticks now, std::uint64_t cost) noexcept {
+[[gnu::always_inline]] constexpr Step<NextPermits> step(Action action, const Limit& limit,
+                                                        const Kept<Permits>& kept, Ticks now,
+                                                        std::uint64_t cost) noexcept {
   return concurrency::step(action, limit, kept, now, cost);
 }
 

@@ -18,15 +18,15 @@ void PermitBuffer::write(const NextPermits& next, Ticks at) noexcept {
   const bool is_plain = next.change == Verb::kTake && next.live == count;
   if (!is_plain) rewrite(next, at);
   if (next.change == Verb::kTake) {
-    add({next.end, next.id, static_cast<std::uint32_t>(next.units)});
+    add(next.end, next.id, static_cast<std::uint32_t>(next.units));
   }
 }
 
-void PermitBuffer::add(const PermitEntry& entry) noexcept {
-  first_end = count == 0 ? entry.end : std::min(first_end, entry.end);
-  last_end = count == 0 ? entry.end : std::max(last_end, entry.end);
-  units += entry.units;
-  begin()[count++] = entry;
+void PermitBuffer::add(Ticks end, const PermitId& id, std::uint32_t entry_units) noexcept {
+  first_end = count == 0 ? end : std::min(first_end, end);
+  last_end = count == 0 ? end : std::max(last_end, end);
+  units += entry_units;
+  begin()[count++] = {end, id, entry_units};
 }
 
 // Makes every change except a new permit, and drops what has ended.
@@ -36,12 +36,11 @@ void PermitBuffer::rewrite(const NextPermits& next, Ticks at) noexcept {
   count = units = 0;
   first_end = last_end = 0;
   for (std::uint32_t i = 0; i < before; ++i) {
-    PermitEntry entry = begin()[i];
+    const PermitEntry& entry = begin()[i];
     const bool is_asked = next.id == entry.id;
     if (entry.end <= at || entry.units == 0) continue;
     if (is_asked && next.change == Verb::kRelease) continue;
-    if (is_asked && next.change == Verb::kExtend) entry.end = next.end;
-    add(entry);
+    add(is_asked && next.change == Verb::kExtend ? next.end : entry.end, entry.id, entry.units);
   }
 }
 

@@ -65,7 +65,7 @@ struct PermitBuffer {
   void write(const NextPermits& next, Ticks at) noexcept;
 
  private:
-  void add(const PermitEntry& entry) noexcept;
+  void add(Ticks end, const PermitId& id, std::uint32_t entry_units) noexcept;
   void rewrite(const NextPermits& next, Ticks at) noexcept;
   void give_back(std::uint64_t given, Ticks at) noexcept;
 };
@@ -161,26 +161,25 @@ constexpr Answer quote(const Limit& limit, const Permits& permits, const Live& l
   return denied_for(static_cast<std::uint64_t>(time_to_end(permits, live, needed)));
 }
 
-constexpr Step<NextPermits> take(Verb verb, const Limit& limit, const Permits& permits,
-                                 const Live& live, std::uint64_t cost) noexcept {
+[[gnu::always_inline]] constexpr Step<NextPermits> take(Verb verb, const Limit& limit,
+                                                        const Permits& permits, const Live& live,
+                                                        std::uint64_t cost) noexcept {
   if (verb == Verb::kTakeAtMost) cost = units_at_most(limit, live.units, cost);
-  const Answer said = quote(limit, permits, live, cost);
-  NextPermits next{.live = live.count};
-  if (!said.admitted || cost == 0) {
-    Step<NextPermits> step{{said, describe(limit, live)}, Change::kNone, live.at, next};
-    if (said.admitted && verb == Verb::kReserve) step.answer.delay = 0;
-    return step;
-  }
-  next.change = Verb::kTake;
-  next.units = cost;
-  next.end = live.at + limit.period().count();
-  if (permits.asked != nullptr) next.id = *permits.asked;
-  Step<NextPermits> step{{said, describe(limit, with(live, cost, next.end))},
-                         verb == Verb::kPeek ? Change::kNone : Change::kWrite,
+  const Answer quoted = quote(limit, permits, live, cost);
+  const bool takes_any = quoted.admitted && cost > 0;
+  const Ticks end = live.at + limit.period().count();
+  Step<NextPermits> step{{quoted, describe(limit, takes_any ? with(live, cost, end) : live)},
+                         takes_any && verb != Verb::kPeek ? Change::kWrite : Change::kNone,
                          live.at,
-                         next};
-  if (verb == Verb::kTakeAtMost) step.answer.taken = static_cast<std::uint32_t>(cost);
-  if (verb == Verb::kReserve) step.answer.delay = 0;
+                         {.live = live.count}};
+  if (takes_any) {
+    step.next.change = Verb::kTake;
+    step.next.units = cost;
+    step.next.end = end;
+    if (permits.asked != nullptr) step.next.id = *permits.asked;
+  }
+  if (quoted.admitted && verb == Verb::kTakeAtMost) step.answer.taken = cost;
+  if (quoted.admitted && verb == Verb::kReserve) step.answer.delay = 0;
   return step;
 }
 
@@ -223,13 +222,14 @@ constexpr Step<NextPermits> refund(const Limit& limit, const Permits& permits, c
   return {{admitted(), describe(limit, left)}, Change::kWrite, live.at, next};
 }
 
-constexpr Step<NextPermits> step(Action action, const Limit& limit, const Kept<Permits>& kept,
-                                 Ticks now, std::uint64_t cost) noexcept {
+[[gnu::always_inline]] constexpr Step<NextPermits> step(Action action, const Limit& limit,
+                                                        const Kept<Permits>& kept, Ticks now,
+                                                        std::uint64_t cost) noexcept {
   const Verb verb = action.verb;
   if (verb == Verb::kReset) return {untouched(limit), Change::kErase, now, {}};
+  Permits permits = kept.state;
   // A limit of 0 reads no permits, except to change one that was taken before.
-  const bool is_read = limit.capacity() > 0 || changes_permit(verb);
-  const Permits permits = is_read ? kept.state : Permits{};
+  if (limit.capacity() == 0 && !changes_permit(verb)) permits = {};
   const Live live = advance(permits, now);
   if (changes_permit(verb)) return change(verb, limit, permits, live);
   if (verb == Verb::kRefund) return refund(limit, permits, live, cost);

@@ -56,6 +56,7 @@ struct View {
   std::span<const std::uint32_t> counts;
   Ticks at = 0;
   std::uint64_t slice = 0;  // of `at`
+  std::uint64_t phase = 0;  // of `at` in the slice
   std::uint64_t shift = 0;  // slices since the counts' newest
   std::uint64_t used = 0;   // units that count
 
@@ -78,11 +79,11 @@ constexpr View advance(const Grid& grid, Weighting weighting, const Slices& slic
   View view{.counts = slices.counts, .at = effective(now, slices.last)};
   view.slice = grid.slice_of(view.at);
   const std::uint64_t begin = view.slice * grid.period;
-  const std::uint64_t phase = static_cast<std::uint64_t>(view.at) * grid.slices - begin;
+  view.phase = static_cast<std::uint64_t>(view.at) * grid.slices - begin;
   const bool same_slice = static_cast<std::uint64_t>(slices.last) * grid.slices >= begin;
   view.shift = same_slice ? 0 : view.slice - grid.slice_of(slices.last);
   view.used =
-      view.sum_to(grid.slices - 1) + weighted(grid, weighting, view.count(grid.slices), phase);
+      view.sum_to(grid.slices - 1) + weighted(grid, weighting, view.count(grid.slices), view.phase);
   return view;
 }
 
@@ -122,11 +123,17 @@ constexpr Answer quote(const Limit& limit, const View& view, std::uint64_t cost)
   return denied_for(static_cast<std::uint64_t>(first - view.at));
 }
 
+// Returns the time until the slice of that age has left the window.
+constexpr Ticks time_to_leave(const Grid& grid, const View& view, std::uint64_t age) noexcept {
+  return static_cast<Ticks>(
+      ceil_div((grid.slices - age + 1) * grid.period - view.phase, grid.slices));
+}
+
 // Returns the time until the newest slice with units has left the window.
 constexpr Ticks time_to_empty(const Grid& grid, const View& view, std::uint64_t cost) noexcept {
-  if (cost > 0) return grid.tick_at(view.slice + grid.slices + 1, 0) - view.at;
+  if (cost > 0) return time_to_leave(grid, view, 0);
   for (std::uint64_t age = view.shift; age <= grid.slices; ++age) {
-    if (view.count(age) != 0) return grid.tick_at(view.slice - age + grid.slices + 1, 0) - view.at;
+    if (view.count(age) != 0) return time_to_leave(grid, view, age);
   }
   return 0;
 }
@@ -183,18 +190,14 @@ constexpr Slices on_grid(const Limit& limit, const Slices& slices,
 constexpr Numbers describe_without(const Limit& limit, const View& view,
                                    std::uint64_t units) noexcept {
   const Grid grid(limit);
-  const std::uint64_t begin = view.slice * grid.period;
-  const std::uint64_t phase = static_cast<std::uint64_t>(view.at) * grid.slices - begin;
   std::uint64_t used = 0;
   Ticks reset_after = 0;
   for (std::uint64_t age = 0; age <= grid.slices; ++age) {
     const std::uint64_t given = std::min(view.count(age), units);
     const std::uint64_t left = view.count(age) - given;
     units -= given;
-    used += age < grid.slices ? left : weighted(grid, limit.weighting(), left, phase);
-    if (left > 0 && reset_after == 0) {
-      reset_after = grid.tick_at(view.slice - age + grid.slices + 1, 0) - view.at;
-    }
+    used += age < grid.slices ? left : weighted(grid, limit.weighting(), left, view.phase);
+    if (left > 0 && reset_after == 0) reset_after = time_to_leave(grid, view, age);
   }
   const std::uint64_t remaining = used < limit.capacity() ? limit.capacity() - used : 0;
   return {static_cast<std::uint32_t>(remaining), reset_after};
@@ -206,21 +209,26 @@ constexpr std::uint64_t room_for_charges(const Limit& limit, const View& view) n
   return limit.capacity() > 0 && stored < kMaxUnits ? kMaxUnits - stored : 0;
 }
 
-// The slices must be on the limit's grid.
-[[gnu::always_inline]] constexpr Step<NextSlices> step(Action action, const Limit& limit,
-                                                       const Kept<Slices>& kept, Ticks now,
-                                                       std::uint64_t cost) noexcept {
+// The slices must be on the limit's grid. Writes each field of `made` once.
+[[gnu::always_inline]] constexpr void make_step(Action action, const Limit& limit,
+                                                const Kept<Slices>& kept, Ticks now,
+                                                std::uint64_t cost,
+                                                Step<NextSlices>& made) noexcept {
   const Verb verb = action.verb;
-  if (verb == Verb::kReset) return {untouched(limit), Change::kErase, now, {}};
+  if (verb == Verb::kReset) {
+    made = {untouched(limit), Change::kErase, now, {}};
+    return;
+  }
   const bool is_known = !kept.forgotten.is_past(now);
   const Slices stored = is_known ? kept.state : Slices{.counts = {}, .last = now};
   const View view = advance(Grid(limit), limit.weighting(), stored, now);
+  made.at = view.at;
   if (verb == Verb::kRefund) {
     if (can_give_back(limit, describe(limit, view, 0), cost)) {
-      return {{admitted(), describe_without(limit, view, cost)},
-              Change::kWrite,
-              view.at,
-              {view.counts, view.shift, 0, cost}};
+      made.answer = {admitted(), describe_without(limit, view, cost)};
+      made.change = Change::kWrite;
+      made.next = {view.counts, view.shift, 0, cost};
+      return;
     }
     cost = 0;
   }
@@ -230,17 +238,22 @@ constexpr std::uint64_t room_for_charges(const Limit& limit, const View& view) n
   const bool is_free = asked == 0 || verb == Verb::kCharge;
   const Answer quoted = is_free ? admitted() : quote(limit, view, asked);
   const std::uint64_t added = quoted.admitted ? asked : 0;
-  Step<NextSlices> step{{quoted, describe(limit, view, added)},
-                        added > 0 && verb != Verb::kPeek ? Change::kWrite : Change::kNone,
-                        view.at,
-                        {view.counts, view.shift, added, 0}};
+  made.answer = {quoted, describe(limit, view, added)};
+  made.change = added > 0 && verb != Verb::kPeek ? Change::kWrite : Change::kNone;
+  made.next = {view.counts, view.shift, added, 0};
   if (verb == Verb::kCharge) {
-    step.answer.over = added < cost || exceeds(limit, view.used + added);
+    made.answer.over = added < cost || exceeds(limit, view.used + added);
   }
-  if (verb == Verb::kTakeAtMost) step.answer.taken = static_cast<std::uint32_t>(added);
-  if (verb == Verb::kReserve && quoted.admitted) step.answer.delay = 0;
-  if (is_known && added == 0) kept.forgotten.end(view.at, step.answer);
-  return step;
+  if (verb == Verb::kTakeAtMost) made.answer.taken = static_cast<std::uint32_t>(added);
+  if (verb == Verb::kReserve && quoted.admitted) made.answer.delay = 0;
+  if (is_known && added == 0) kept.forgotten.end(view.at, made.answer);
+}
+
+constexpr Step<NextSlices> step(Action action, const Limit& limit, const Kept<Slices>& kept,
+                                Ticks now, std::uint64_t cost) noexcept {
+  Step<NextSlices> made{};
+  make_step(action, limit, kept, now, cost, made);
+  return made;
 }
 static_assert(StepFunction<decltype(step), Slices, NextSlices>);
 

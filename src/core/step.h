@@ -72,13 +72,25 @@ struct Answer {
   std::uint64_t held = 0;
 
   constexpr Answer() = default;
-  // A quote, which says whether a cost is admitted, with its numbers.
-  constexpr Answer(const Answer& quote, const Numbers& numbers) noexcept : Answer(quote) {
-    remaining = numbers.remaining;
-    reset_after = numbers.reset_after;
-    spent = numbers.spent;
-    held = numbers.held;
-  }
+  // A quote, which says whether a cost is admitted, with its numbers. It is copied field by field:
+  // so a compiler keeps it in registers.
+  constexpr Answer(const Answer& quote, const Numbers& numbers) noexcept
+      : admitted(quote.admitted),
+        never(quote.never),
+        over(quote.over),
+        gone(quote.gone),
+        conflict(quote.conflict),
+        too_many(quote.too_many),
+        repeated(quote.repeated),
+        late(quote.late),
+        remaining(numbers.remaining),
+        taken(quote.taken),
+        wait(quote.wait),
+        reset_after(numbers.reset_after),
+        delay(quote.delay),
+        ends_after(quote.ends_after),
+        spent(numbers.spent),
+        held(numbers.held) {}
 
   friend constexpr bool operator==(const Answer&, const Answer&) = default;
 };

@@ -153,22 +153,22 @@ constexpr bool same_block(const Charge& a, const Charge& b) noexcept {
   return a.block != nullptr && b.block != nullptr && *a.block == *b.block;
 }
 
-// Writes what budgets answer about the id of a request that is allowed.
-inline void combine_ids(std::span<const Decision> each, Decision& all) noexcept {
+// Returns the least time until the hold of an id ends, of those that have one; 0 if none has.
+inline Duration least_ends_after(std::span<const Decision> each) noexcept {
+  Duration least{0};
   for (const Decision& d : each) {
-    all.repeated |= d.repeated;
-    all.late |= d.late;
     if (d.ends_after == Duration{0}) continue;
-    const bool is_first = all.ends_after == Duration{0};
-    all.ends_after = is_first ? d.ends_after : std::min(all.ends_after, d.ends_after);
+    least = least == Duration{0} ? d.ends_after : std::min(least, d.ends_after);
   }
+  return least;
 }
 
-// Writes the answer to a request from the answers to its charges, at least one (see Store::apply):
-// every store's last step. It reads and writes field by field; whole decisions just written in
-// pieces would be slow to copy.
-inline void combine(std::span<const Decision> each, Decision& all) noexcept {
+// Returns the answer to a request from the answers to its charges, at least one (see
+// Store::apply): every store's last step. It reads and writes field by field; whole decisions just
+// written in pieces would be slow to copy.
+inline Decision combine(std::span<const Decision> each) noexcept {
   constexpr Duration kNone{-1};
+  using Wait = std::optional<Duration>;
   const Decision* tightest = &each.front();
   Duration retry_after = kNone;
   Duration delay = kNone;
@@ -177,10 +177,14 @@ inline void combine(std::span<const Decision> each, Decision& all) noexcept {
   bool starts_block = false;
   bool over = false;
   bool conflict = false;
-  bool has_id = false;
+  bool repeated = false;
+  bool late = false;
+  bool has_hold = false;
   for (const Decision& d : each) {
     if (d.passed_over) continue;
-    has_id |= d.repeated | d.late | (d.ends_after != Duration{0});
+    repeated |= d.repeated;
+    late |= d.late;
+    has_hold |= d.ends_after != Duration{0};
     conflict |= d.reason == Reason::kConflict;
     never |= d.reason == Reason::kNever;
     blocked |= d.reason == Reason::kBlocked;
@@ -192,35 +196,39 @@ inline void combine(std::span<const Decision> each, Decision& all) noexcept {
         d.allowed() == tightest->allowed() ? d.remaining < tightest->remaining : !d.allowed();
     if (tighter || tightest->passed_over) tightest = &d;
   }
-  all.outcome = tightest->outcome;
-  all.taken = tightest->taken;
-  all.starts_block = starts_block;
-  all.reason = tightest->reason;
-  if (over) all.reason = Reason::kOver;
-  if (conflict) all.reason = Reason::kConflict;
-  if (blocked) all.reason = Reason::kBlocked;
-  if (never) all.reason = Reason::kNever;
-  all.capacity = tightest->capacity;
-  all.remaining = tightest->remaining;
-  all.spent = tightest->spent;
-  all.held = tightest->held;
-  all.reset_after = tightest->reset_after;
-  all.retry_after.reset();
-  if (retry_after != kNone && !never && !conflict) all.retry_after = retry_after;
-  all.delay.reset();
-  if (delay != kNone && all.allowed()) all.delay = delay;
-  all.repeated = all.late = false;
-  all.ends_after = Duration{0};
-  if (has_id && all.allowed()) combine_ids(each, all);
+  Reason reason = tightest->reason;
+  if (over) reason = Reason::kOver;
+  if (conflict) reason = Reason::kConflict;
+  if (blocked) reason = Reason::kBlocked;
+  if (never) reason = Reason::kNever;
+  const bool allowed = tightest->allowed();
+  const bool may_retry = retry_after != kNone && !never && !conflict;
+  return {
+      .outcome = tightest->outcome,
+      .reason = reason,
+      .starts_block = starts_block,
+      .repeated = repeated && allowed,
+      .late = late && allowed,
+      .capacity = tightest->capacity,
+      .remaining = tightest->remaining,
+      .taken = tightest->taken,
+      .spent = tightest->spent,
+      .held = tightest->held,
+      .reset_after = tightest->reset_after,
+      .ends_after = has_hold && allowed ? least_ends_after(each) : Duration{0},
+      .retry_after = may_retry ? Wait(retry_after) : std::nullopt,
+      .delay = delay != kNone && allowed ? Wait(delay) : std::nullopt,
+  };
 }
 
 // As combine() for a release, which has ended the permit if it was live in any of its counters.
-inline void combine_released(std::span<const Decision> each, Decision& all) noexcept {
-  combine(each, all);
+inline Decision combine_released(std::span<const Decision> each) noexcept {
+  Decision all = combine(each);
   const bool any = std::any_of(each.begin(), each.end(), std::mem_fn(&Decision::allowed));
-  if (!any || all.allowed()) return;
+  if (!any || all.allowed()) return all;
   all.outcome = Outcome::kAllowed;
   all.reason = Reason::kOk;
+  return all;
 }
 
 }  // namespace sluice
@@ -259,11 +267,12 @@ constexpr void wait_less(const Answer& other, Answer& answer) noexcept {
   answer.wait = other.wait;
 }
 
-// Writes the answer of a limit where it is kept: each field once, and none is read.
-inline void write(const Limit& limit, const Answer& answer, Decision& d) noexcept {
+// Returns the answer of a limit. Its caller has the object made where it is kept: a copy of fields
+// just written would take longer than to write them.
+constexpr Decision decision_of(const Limit& limit, const Answer& answer) noexcept {
   const bool may_retry = !answer.admitted && !answer.never && !answer.gone && !answer.conflict;
   using Wait = std::optional<Duration>;
-  ::new (static_cast<void*>(&d)) Decision{
+  return {
       .outcome = answer.admitted ? Outcome::kAllowed : Outcome::kDenied,
       .reason = reason_of(answer),
       .repeated = answer.repeated,
@@ -278,6 +287,9 @@ inline void write(const Limit& limit, const Answer& answer, Decision& d) noexcep
       .retry_after = may_retry ? Wait(Duration{answer.wait}) : std::nullopt,
       .delay = answer.delay != Answer::kNoDelay ? Wait(Duration{answer.delay}) : std::nullopt,
   };
+}
+inline void write(const Limit& limit, const Answer& answer, Decision& d) noexcept {
+  ::new (static_cast<void*>(&d)) Decision(decision_of(limit, answer));
 }
 
 // Changes the answer of a limit whose key is blocked. `cost` is that of the charges.

@@ -391,8 +391,7 @@ Decision Batch::ask_after_blocks(Store& store, Action action, Indices indices) {
   if (said.reason == Reason::kBlocked) {
     answers_.clear();
     for (const std::size_t i : indices) answers_.push_back(decisions_[i]);
-    combine(answers_, said);
-    return said;
+    return combine(answers_);
   }
   for (const std::size_t i : blocks_) decisions_[i] = Decision{};
   return rest_.empty() ? Decision{} : ask_rest(store, action, rest_);
@@ -427,8 +426,7 @@ Decision Batch::ask_after_look(Store& store, Action action, Indices indices) {
   if (!answers_each(said)) return said;
   answers_.clear();
   for (const std::size_t i : indices) answers_.push_back(decisions_[i]);
-  Decision all;
-  combine(answers_, all);
+  Decision all = combine(answers_);
   all.taken = said.taken;
   return all;
 }

@@ -81,11 +81,14 @@ Decision Limiter::apply(Action action, std::span<const Charge> charges, std::spa
   const bool is_read = each.size() >= charges.size();
   const bool is_short = !is_read && (!each.empty() || charges.size() > kMaxCharges);
   if (is_short) return Decision::refused(Reason::kInvalid);
-  const Decision said = is_read ? store_->apply(action, charges, now, each.first(charges.size()))
-                        : charges.size() <= 4
-                            ? apply_unread<4>(*store_, action, charges, now)
-                            : apply_unread<kMaxCharges>(*store_, action, charges, now);
-  if (action.verb == Verb::kRelease) detail::released(*store_, charges);
+  const auto ask = [&] {
+    if (is_read) return store_->apply(action, charges, now, each.first(charges.size()));
+    if (charges.size() <= 4) return apply_unread<4>(*store_, action, charges, now);
+    return apply_unread<kMaxCharges>(*store_, action, charges, now);
+  };
+  if (action.verb != Verb::kRelease) return ask();
+  const Decision said = ask();
+  detail::released(*store_, charges);
   return said;
 }
 

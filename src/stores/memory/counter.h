@@ -157,13 +157,20 @@ struct InPlace {
 
   static bool serves(Action action, const Charge& charge) noexcept {
     const Verb verb = action.verb;
-    if (charge.block != nullptr || charge.gives_back || core::has_log(charge.limit)) return false;
-    if (holds_amounts(charge.limit.algorithm())) {
-      return verb_fits(action, charge) &&
-             (takes(verb) || counts_work(verb) || verb == Verb::kExtend);
+    if (charge.block != nullptr || charge.gives_back) return false;
+    switch (charge.limit.state_kind()) {
+      case StateKind::kBucket:
+      case StateKind::kWindow:
+      case StateKind::kSlices: return takes(verb) || verb == Verb::kCharge;
+      case StateKind::kPermits:
+        return charge.permit != nullptr && (takes(verb) || changes_permit(verb));
+      case StateKind::kBudget:
+        return verb_fits(action, charge) &&
+               (takes(verb) || counts_work(verb) || verb == Verb::kExtend);
+      case StateKind::kLog:
+      case StateKind::kLogAndSummaries: break;
     }
-    if (!holds_permits(charge.limit.algorithm())) return takes(verb) || verb == Verb::kCharge;
-    return charge.permit != nullptr && (takes(verb) || changes_permit(verb));
+    return false;
   }
 
   // Finds the counter and holds it. Returns false if it is missing or, if it `gives_up`, because
@@ -176,9 +183,10 @@ struct InPlace {
   // counter needs memory or its memory is of another kind; it stays held.
   [[gnu::always_inline]] bool look(Action action, const Charge& charge, core::Ticks now) noexcept {
     if (!core::has_fixed_size(charge.limit)) {
-      if (holds_amounts(charge.limit.algorithm())) return look_at_budget(action, charge, now);
-      return holds_permits(charge.limit.algorithm()) ? look_at_permits(action, charge, now)
-                                                     : look_at_slices(action, charge, now);
+      const StateKind kind = charge.limit.state_kind();
+      if (kind == StateKind::kSlices) return look_at_slices(action, charge, now);
+      return kind == StateKind::kPermits ? look_at_permits(action, charge, now)
+                                         : look_at_budget(action, charge, now);
     }
     if (!core::take_quickly(action.verb, charge.limit, slot->state.state(), now, charge.cost,
                             step)) {
@@ -199,34 +207,28 @@ struct InPlace {
     step.change = core::Change::kNone;
   }
   // Writes the next state, if there is one, and the answer.
-  void finish(const Charge& charge, Decision& decision) noexcept {
+  Decision finish(const Charge& charge) noexcept {
     if (step.change == core::Change::kWrite) write(charge.limit);
     leave();
-    core::write(charge.limit, step.answer, decision);
+    return core::decision_of(charge.limit, step.answer);
   }
   void leave() noexcept { slot->state.leave(expiry); }
 
-  // The same for the counter of most requests, the only one of its request: of fixed size. Keeps
-  // all in registers. Returns false if the counter is missing.
-  [[gnu::always_inline]] static bool take(Shard& shard, const Fingerprint& key, Action action,
-                                          const Charge& charge, core::Ticks now,
-                                          Decision& decision) noexcept {
-    std::uint32_t expiry = 0;
-    Slot* const slot = shard.take(key, false, expiry);
-    if (slot == nullptr) return false;
+  // Decides the counter of most requests, the only one of its request: of fixed size, and held.
+  // Keeps all in registers.
+  [[gnu::always_inline]] static Decision take(Slot& slot, std::uint32_t expiry, Action action,
+                                              const Charge& charge, core::Ticks now) noexcept {
     core::Step<core::State> step;
-    if (!core::take_quickly(action.verb, charge.limit, slot->state.state(), now, charge.cost, step))
+    if (!core::take_quickly(action.verb, charge.limit, slot.state.state(), now, charge.cost, step))
         [[unlikely]] {
-      take_in_full(*slot, expiry, action, charge, now, decision);
-      return true;
+      return take_in_full(slot, expiry, action, charge, now);
     }
     if (step.change == core::Change::kWrite) {
       expiry = PackedState::expiry_of(step.forgotten());
-      slot->state.set_state(step.next);
+      slot.state.set_state(step.next);
     }
-    slot->state.leave(expiry);
-    core::write(charge.limit, step.answer, decision);
-    return true;
+    slot.state.leave(expiry);
+    return core::decision_of(charge.limit, step.answer);
   }
 
  private:
@@ -234,26 +236,33 @@ struct InPlace {
   core::Kept<State> kept(const State& state) const noexcept {
     return {state, PackedState::forgotten_of(expiry)};
   }
+  // Has the step made where it is kept. An assignment would copy fields just written.
+  template <typename Step, typename State>
+  [[gnu::always_inline]] void make(Step& made, Action action, const Charge& charge,
+                                   const State& state, core::Ticks now) const noexcept {
+    ::new (static_cast<void*>(&made))
+        Step(core::step(action, charge.limit, kept(state), now, charge.cost));
+  }
 
-  [[gnu::noinline]] static void take_in_full(Slot& slot, std::uint32_t expiry, Action action,
-                                             const Charge& charge, core::Ticks now,
-                                             Decision& decision) noexcept {
+  [[gnu::noinline]] static Decision take_in_full(Slot& slot, std::uint32_t expiry, Action action,
+                                                 const Charge& charge, core::Ticks now) noexcept {
     InPlace counter;
     counter.slot = &slot;
     counter.expiry = expiry;
     counter.look_in_full(action, charge, now);
-    counter.finish(charge, decision);
+    return counter.finish(charge);
   }
   [[gnu::noinline]] void look_in_full(Action action, const Charge& charge,
                                       core::Ticks now) noexcept {
-    step = core::step(action, charge.limit, kept(slot->state.state()), now, charge.cost);
+    make(step, action, charge, slot->state.state(), now);
   }
   // The blob may be of another kind than the limit: a snapshot can contain any.
   bool look_at_slices(Action action, const Charge& charge, core::Ticks now) noexcept {
     SliceBlob* const blob = slot->state.slices();
     const bool serves = blob != nullptr && blob->grid() == core::SliceGrid(charge.limit);
     if (serves) {
-      slices_step = core::step(action, charge.limit, kept(blob->view()), now, charge.cost);
+      core::sliding_window_counter::make_step(action, charge.limit, kept(blob->view()), now,
+                                              charge.cost, slices_step);
     }
     return serves;
   }
@@ -264,7 +273,7 @@ struct InPlace {
     if (has_room) {
       core::Permits view = blob->view();
       view.asked = charge.permit;
-      permits_step = core::step(action, charge.limit, kept(view), now, charge.cost);
+      make(permits_step, action, charge, view, now);
       has_room = permits_step.change != core::Change::kWrite || blob->has_room(permits_step.next);
     }
     return has_room;
@@ -274,8 +283,7 @@ struct InPlace {
                                         core::Ticks now) noexcept {
     core::BudgetBuffer* const blob = slot->state.budget();
     if (blob == nullptr || PackedState::forgotten_of(expiry).is_past(now)) return false;
-    budget_step =
-        core::step(action, charge.limit, kept(blob->view(charge.permit)), now, charge.cost);
+    make(budget_step, action, charge, blob->view(charge.permit), now);
     if (budget_step.change == core::Change::kErase) return false;
     return budget_step.change != core::Change::kWrite || blob->has_room(budget_step.next);
   }

@@ -301,7 +301,7 @@ class DenyCache::Impl::Request {
       if (!all_[i].is_denied) each_[i] = not_asked(charges_[i]);
     }
     decision_ = each_.front();
-    if (each_.size() > 1) combine(each_, decision_);
+    if (each_.size() > 1) decision_ = combine(each_);
     cache_.hits_.add_one();
     return true;
   }

@@ -138,7 +138,7 @@ bool LeaseRequest::go_on() noexcept {
     --rest_;
   }
   if (rest_ == 0) {
-    combine(each_, decision_);
+    decision_ = combine(each_);
     const bool was_asked = std::any_of(parts_.begin(), parts_.end(), std::mem_fn(&Part::was_asked));
     if (!was_asked) leases_.note_local();
     return true;
@@ -236,7 +236,7 @@ bool LeaseRequest::finish(const Decision& said) noexcept {
   const bool is_mixed = rest_ != charges_.size();
   const bool is_own = store_failed(said.reason) || said.reason == Reason::kInvalid ||
                       said.reason == Reason::kFallback;
-  if (is_mixed && !is_own) combine(each_, decision_);
+  if (is_mixed && !is_own) decision_ = combine(each_);
   if (said.allowed()) return true;
   for (std::size_t i = 0; i < charges_.size(); ++i) {
     if (parts_[i].is_done) leases_.put_back(charges_[i], asked_at_, parts_[i]);

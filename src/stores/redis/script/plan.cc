@@ -923,7 +923,7 @@ void Plan::answer(std::span<Decision> each, Decision& all) {
     counter.answer(each[i]);
     core::write(counter.block.answer(), is_by_hand ? 0 : counter.cost(), each[i]);
   }
-  action_.verb == Verb::kRelease ? combine_released(each, all) : combine(each, all);
+  all = action_.verb == Verb::kRelease ? combine_released(each) : combine(each);
 }
 
 bool Plan::is_full(std::string_view error) noexcept {

@@ -548,7 +548,7 @@ void CounterOperation::finish() noexcept {
     const Counter& counter = counters_[counter_of_[i]];
     core::write(counter.charge->limit, counter.answer, request_.each[i]);
   }
-  combine(request_.each, decision_);
+  decision_ = combine(request_.each);
   end();
 }
 
