@@ -43,9 +43,13 @@ class Source {
   void fill(std::uint64_t now) {
     [[maybe_unused]] static const int handler =
         ::pthread_atfork(nullptr, nullptr, [] { forks().fetch_add(1, std::memory_order_relaxed); });
-    static_assert(sizeof(names_) <= 256, "at most this much at once");
-    if (::getentropy(names_.data(), sizeof(names_)) != 0) {
-      throw std::system_error(errno, std::generic_category(), "the system has no random bytes");
+    auto* const bytes = reinterpret_cast<std::uint8_t*>(names_.data());
+    for (std::size_t filled = 0; filled < sizeof(names_);) {
+      const ssize_t more = ::getrandom(bytes + filled, sizeof(names_) - filled, 0);
+      if (more < 0 && errno != EINTR) {
+        throw std::system_error(errno, std::generic_category(), "the system has no random bytes");
+      }
+      filled += static_cast<std::size_t>(std::max<ssize_t>(more, 0));
     }
     left_ = names_.size();
     forks_ = now;
@@ -53,7 +57,7 @@ class Source {
 
   std::size_t left_ = 0;
   std::uint64_t forks_ = 0;
-  std::array<PermitId::Bytes, 21> names_{};
+  std::array<PermitId::Bytes, 85> names_{};
 };
 
 }  // namespace
@@ -261,24 +265,27 @@ void detail::DeleteHeldPermit::operator()(HeldPermit* held) const noexcept {
 
 Permit::Permit(Store& store, std::span<const Charge> charges, std::optional<Instant> now,
                std::optional<Deadline> deadline)
-    : held_(HeldPermit::make(PermitId::random(), charges, charges.size())), store_(&store) {
+    : held_(HeldPermit::make(PermitId::random(), charges, charges.size() > 1 ? charges.size() : 0)),
+      store_(&store) {
   const auto holds = [](const Charge& charge) { return holds_permits(charge.limit.algorithm()); };
-  const std::span<Decision> each = held_->answers();
+  held_->is_single = charges.size() == 1;
   if (std::none_of(charges.begin(), charges.end(), holds)) {
     decision_ = Decision::refused(Reason::kInvalid);
+    const std::span<Decision> each = held_->answers();
     std::fill(each.begin(), each.end(), decision_);
     return;
   }
-  if (charges.size() == 1 && !deadline) {
+  if (held_->is_single && !deadline) {
     Charge charge = charges.front();
     charge.permit = &held_->id;
-    decision_ = each.front() = store_->apply_one(Verb::kTake, charge, now);
+    ::new (static_cast<void*>(&decision_)) Decision(store_->apply_one(Verb::kTake, charge, now));
   } else {
     std::vector<Charge> all(charges.begin(), charges.end());
     for (Charge& charge : all) charge.permit = &held_->id;
+    Decision one;
+    const std::span<Decision> each = all.size() > 1 ? held_->answers() : std::span(&one, 1);
     decision_ = deadline ? Limiter(*store_).acquire(all, each, *deadline)
                          : store_->apply(Verb::kTake, all, now, each);
-    if (charges.size() == 1) each.front() = decision_;  // the store may not have been asked
   }
   held_->is_live = decision_.allowed() && held_->charge_count > 0;
 }
@@ -297,7 +304,7 @@ Permit::~Permit() { release(); }
 
 std::span<const Decision> Permit::each() const noexcept {
   if (!held_) return {};
-  return held_->answers();
+  return held_->is_single ? std::span(&decision_, 1) : held_->answers();
 }
 
 Decision Permit::release(std::optional<Instant> now) noexcept {

@@ -167,6 +167,7 @@ void released(const Store& store, std::span<const Charge> charges) noexcept;
 struct HeldPermit {
   PermitId id;
   bool is_live = false;
+  bool is_single = false;  // the request has one charge, whose answer is that to the request
   std::size_t charge_count = 0;
   std::size_t answer_count = 0;
 
@@ -198,11 +199,14 @@ struct HeldPermit {
     };
     for (const Charge& charge : charges) {
       if (!belongs(charge)) continue;
-      Charge* const own = new (held->charge_begin() + held->charge_count++) Charge(charge);
-      own->key = copy(charge.key);
-      own->tag = copy(charge.tag);
-      own->permit = &held->id;
-      own->rule.new_keys = nullptr;
+      new (held->charge_begin() + held->charge_count++)
+          Charge{.key = copy(charge.key),
+                 .limit = charge.limit,
+                 .cost = charge.cost,
+                 .tag = copy(charge.tag),
+                 .permit = &held->id,
+                 .block = charge.block,
+                 .rule = {charge.rule.keyspace, charge.rule.limit_id}};
     }
     return held;
   }
