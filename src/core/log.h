@@ -62,6 +62,16 @@ struct LogDigest {
   Ticks newest = 0;         // the newest instant that counts; ignored if no units count
 };
 
+// What of a log still counts at `at`: entries[expired...], with `units` in all; of a hybrid also
+// older[expired_older...], as far as it is after `horizon`.
+struct LogView {
+  Ticks at = 0;
+  Ticks horizon = 0;
+  std::size_t expired = 0;
+  std::size_t expired_older = 0;
+  std::uint64_t units = 0;
+};
+
 // Describes a log with a number of units, the newest of that instant.
 constexpr Numbers numbers_of(const Limit& limit, std::uint64_t used, Ticks newest,
                              Ticks at) noexcept {
@@ -86,33 +96,28 @@ constexpr Answer answer_from(const Limit& limit, const LogDigest& log, std::uint
   return {quote, numbers_of(limit, log.units + taken, taken > 0 ? log.at : log.newest, log.at)};
 }
 
-// The answer of a log to a verb that may add units, and how many it adds.
-struct LogVerdict {
-  Answer answer;
-  std::uint64_t added = 0;
-};
-
+// Returns the answer of a log to a verb that may add units, and sets `added` to how many it adds.
 // `stored` are the units of all entries and summaries, also where only a share of them counts.
 template <typename TimeToExpire>
-constexpr LogVerdict verdict_on_log(Verb verb, const Limit& limit, const LogDigest& log,
-                                    std::uint64_t stored, std::uint64_t cost,
-                                    TimeToExpire time_to_expire) noexcept {
+constexpr Answer answer_and_add(Verb verb, const Limit& limit, const LogDigest& log,
+                                std::uint64_t stored, std::uint64_t cost,
+                                TimeToExpire time_to_expire, std::uint64_t& added) noexcept {
   if (verb == Verb::kCharge) {
     const std::uint64_t room = limit.capacity() > 0 && stored < kMaxUnits ? kMaxUnits - stored : 0;
-    const std::uint64_t added = std::min(cost, room);
+    added = std::min(cost, room);
     const std::uint64_t used = log.units + added;
     Answer answer{admitted(), numbers_of(limit, used, added > 0 ? log.at : log.newest, log.at)};
     answer.over = added < cost || exceeds(limit, used);
-    return {answer, added};
+    return answer;
   }
-  if (verb == Verb::kTakeAtMost) {
-    cost = units_at_most(limit, log.units, cost);
-  }
+  if (verb == Verb::kTakeAtMost) cost = units_at_most(limit, log.units, cost);
   Answer answer = answer_from(limit, log, cost, time_to_expire);
-  if (!answer.admitted) return {answer, 0};
-  if (verb == Verb::kTakeAtMost) answer.taken = static_cast<std::uint32_t>(cost);
-  if (verb == Verb::kReserve) answer.delay = 0;
-  return {answer, cost};
+  added = answer.admitted ? cost : 0;
+  if (answer.admitted && verb == Verb::kTakeAtMost) {
+    answer.taken = static_cast<std::uint32_t>(cost);
+  }
+  if (answer.admitted && verb == Verb::kReserve) answer.delay = 0;
+  return answer;
 }
 
 // The facts about a log at the instant of the decision, some of them functions.
@@ -157,9 +162,9 @@ constexpr Step<NextLog> step_of_log(Action action, const Limit& limit, const Kep
     cost = 0;
   }
   const std::uint64_t stored = verb == Verb::kCharge ? stored_units(facts.live) : 0;
-  const auto [answer, added] =
-      verdict_on_log(verb, limit, digest, stored, cost, facts.time_to_expire);
-  Step<NextLog> step{answer, Change::kNone, digest.at, next};
+  std::uint64_t added = 0;
+  Step<NextLog> step{answer_and_add(verb, limit, digest, stored, cost, facts.time_to_expire, added),
+                     Change::kNone, digest.at, next};
   if (added > 0) {
     step.next.added = static_cast<std::uint32_t>(added);
     step.next.summarizes = facts.begins_slice();
@@ -177,7 +182,7 @@ struct LogReport {
   LogDigest digest;
   Ticks wait = 0;            // if the cost is denied
   bool refunded = false;     // whether a refund has changed the log
-  std::uint64_t stored = 0;  // units before a charge: see verdict_on_log()
+  std::uint64_t stored = 0;  // units before a charge: see answer_and_add()
 };
 
 // Answers from a report. The owner makes the change.
@@ -188,9 +193,10 @@ constexpr Step<LogReport> step(Action action, const Limit& limit, const Kept<Log
   const LogReport report = is_known ? kept.state : LogReport{.digest = {.at = now}};
   if (action.verb == Verb::kRefund) cost = 0;
   const auto wait = [&](std::uint64_t) { return report.wait; };
-  const auto [answer, added] =
-      verdict_on_log(action.verb, limit, report.digest, report.stored, cost, wait);
-  Step<LogReport> step{answer, Change::kNone, report.digest.at, report};
+  std::uint64_t added = 0;
+  Step<LogReport> step{
+      answer_and_add(action.verb, limit, report.digest, report.stored, cost, wait, added),
+      Change::kNone, report.digest.at, report};
   const bool is_changed = report.refunded || added > 0;
   if (is_known && !is_changed) kept.forgotten.end(report.digest.at, step.answer);
   return step;

@@ -30,26 +30,21 @@ constexpr Ticks horizon_with(const Summary& s, std::uint64_t units) noexcept {
   return s.last - static_cast<Ticks>(floor_mul_div(units, spread, s.units));
 }
 
-struct View {
-  sliding_window_log::View log;  // of the newest slice
-  Ticks horizon = 0;
-  std::size_t expired = 0;  // summaries that no longer count
-};
-
-constexpr View advance(const Limit& limit, const Log& log, Ticks now) noexcept {
-  View view{.log = sliding_window_log::advance(limit, log, now)};
-  view.horizon = view.log.at - limit.period().count();
-  while (view.expired < log.older.size() && log.older[view.expired].last <= view.horizon) {
-    ++view.expired;
+constexpr LogView advance(const Limit& limit, const Log& log, Ticks now) noexcept {
+  LogView view = sliding_window_log::advance(limit, log, now);
+  while (view.expired_older < log.older.size() &&
+         log.older[view.expired_older].last <= view.horizon) {
+    ++view.expired_older;
   }
   return view;
 }
 
 // Describes the log after a refund of `units`.
-constexpr LogDigest digest_without(const Log& log, const View& view, std::uint64_t units) noexcept {
-  LogDigest digest = sliding_window_log::digest_without(log, view.log, units);
-  units -= std::min(view.log.units, units);
-  const auto older = log.older.subspan(view.expired);
+constexpr LogDigest digest_without(const Log& log, const LogView& view,
+                                   std::uint64_t units) noexcept {
+  LogDigest digest = sliding_window_log::digest_without(log, view, units);
+  units -= std::min(view.units, units);
+  const auto older = log.older.subspan(view.expired_older);
   for (std::size_t i = older.size(); i-- > 0;) {
     Summary left = older[i];
     const auto given = static_cast<std::uint32_t>(std::min<std::uint64_t>(left.units, units));
@@ -63,37 +58,37 @@ constexpr LogDigest digest_without(const Log& log, const View& view, std::uint64
 }
 
 // Returns the time until `units` of those that count have left.
-constexpr Ticks time_to_expire(const Limit& limit, const Log& log, const View& view,
+constexpr Ticks time_to_expire(const Limit& limit, const Log& log, const LogView& view,
                                std::uint64_t units) noexcept {
-  for (const Summary& s : log.older.subspan(view.expired)) {
+  for (const Summary& s : log.older.subspan(view.expired_older)) {
     const std::uint64_t live = live_units(s, view.horizon);
     if (units <= live) return horizon_with(s, live - units) - view.horizon;
     units -= live;
   }
-  return sliding_window_log::time_to_expire(limit, log.entries.subspan(view.log.expired),
-                                            view.log.at, units);
+  return sliding_window_log::time_to_expire(limit, log.entries.subspan(view.expired), view.at,
+                                            units);
 }
 
 // Whether a charge admitted at the view's instant begins a new slice, so that the entries of the
 // slice before become a summary.
-constexpr bool begins_slice(const Limit& limit, const Log& log, const View& view) noexcept {
-  if (view.log.expired == log.entries.size()) return false;
+constexpr bool begins_slice(const Limit& limit, const Log& log, const LogView& view) noexcept {
+  if (view.expired == log.entries.size()) return false;
   const SliceGrid grid(limit);
-  return grid.slice_of(view.log.at) != grid.slice_of(log.entries.back().at());
+  return grid.slice_of(view.at) != grid.slice_of(log.entries.back().at());
 }
 
 constexpr Step<NextLog> step(Action action, const Limit& limit, const Kept<Log>& kept, Ticks now,
                              std::uint64_t cost) noexcept {
   const bool is_known = !kept.forgotten.is_past(now);
   const Log log = is_known ? kept.state : Log{.older = {}, .entries = {}, .last = now};
-  const View view = advance(limit, log, now);
+  const LogView view = advance(limit, log, now);
   return step_of_log(
       action, limit, kept, is_known, cost,
-      {.expired_summaries = view.expired,
-       .expired_entries = view.log.expired,
-       .units = view.log.units},
-      LogFacts{Log{log.older.subspan(view.expired), log.entries.subspan(view.log.expired),
-                   view.log.units, view.log.at},
+      {.expired_summaries = view.expired_older,
+       .expired_entries = view.expired,
+       .units = view.units},
+      LogFacts{Log{log.older.subspan(view.expired_older), log.entries.subspan(view.expired),
+                   view.units, view.at},
                [&] { return begins_slice(limit, log, view); },
                [&](std::uint64_t units) { return digest_without(log, view, units); },
                [&](std::uint64_t units) { return time_to_expire(limit, log, view, units); }});

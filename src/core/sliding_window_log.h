@@ -9,18 +9,11 @@ namespace sluice::core::sliding_window_log {
 // At most L units in any (now − P, now], exactly. Admitted instants are stored until they are P
 // old.
 
-// The entries of a log that still count at `at`: entries[expired...], with `units` in all.
-struct View {
-  Ticks at = 0;
-  std::size_t expired = 0;
-  std::uint64_t units = 0;
-};
-
 // Cost: linear in the entries that have expired since the log last changed.
-constexpr View advance(const Limit& limit, const Log& log, Ticks now) noexcept {
-  View view{.at = effective(now, log.last), .expired = 0, .units = log.units};
-  const Ticks horizon = view.at - limit.period().count();
-  while (view.expired < log.entries.size() && log.entries[view.expired].at() <= horizon) {
+constexpr LogView advance(const Limit& limit, const Log& log, Ticks now) noexcept {
+  LogView view{.at = effective(now, log.last), .units = log.units};
+  view.horizon = view.at - limit.period().count();
+  while (view.expired < log.entries.size() && log.entries[view.expired].at() <= view.horizon) {
     view.units -= log.entries[view.expired++].units();
   }
   return view;
@@ -45,7 +38,8 @@ constexpr Ticks newest_without(std::span<const LogEntry> live, std::uint64_t uni
 }
 
 // Describes the log after a refund of `units`.
-constexpr LogDigest digest_without(const Log& log, const View& view, std::uint64_t units) noexcept {
+constexpr LogDigest digest_without(const Log& log, const LogView& view,
+                                   std::uint64_t units) noexcept {
   LogDigest digest{.at = view.at, .units = view.units - std::min(view.units, units)};
   if (digest.units > 0) digest.newest = newest_without(log.entries.subspan(view.expired), units);
   return digest;
@@ -55,7 +49,7 @@ constexpr Step<NextLog> step(Action action, const Limit& limit, const Kept<Log>&
                              std::uint64_t cost) noexcept {
   const bool is_known = !kept.forgotten.is_past(now);
   const Log log = is_known ? kept.state : Log{.older = {}, .entries = {}, .last = now};
-  const View view = advance(limit, log, now);
+  const LogView view = advance(limit, log, now);
   return step_of_log(
       action, limit, kept, is_known, cost, {.expired_entries = view.expired, .units = view.units},
       LogFacts{Log{.older = {},

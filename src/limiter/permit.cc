@@ -106,30 +106,21 @@ constexpr auto kValues = [] {
   return values;
 }();
 
+// Appends a number, its lowest byte first.
+void put_number(std::uint64_t value, std::size_t size, std::string& bytes) {
+  for (std::size_t i = 0; i < size; ++i) bytes += static_cast<char>(value >> (8 * i) & 0xFF);
+}
+
 // Appends bytes in base64url.
-class Writer {
- public:
-  explicit Writer(std::string& out) noexcept : out_(out) {}
-
-  void byte(std::uint8_t value) {
-    bits_ = bits_ << 8 | value;
-    for (count_ += 8; count_ >= 6; count_ -= 6) out_ += kDigits[bits_ >> (count_ - 6) & 63];
+void encode(std::string_view bytes, std::string& out) {
+  std::uint32_t bits = 0;
+  unsigned count = 0;
+  for (const char c : bytes) {
+    bits = bits << 8 | static_cast<std::uint8_t>(c);
+    for (count += 8; count >= 6; count -= 6) out += kDigits[bits >> (count - 6) & 63];
   }
-  void number(std::uint64_t value, std::size_t bytes) {
-    for (std::size_t i = 0; i < bytes; ++i) byte(static_cast<std::uint8_t>(value >> (8 * i)));
-  }
-  void text(std::string_view text) {
-    for (const char c : text) byte(static_cast<std::uint8_t>(c));
-  }
-  void end() {
-    if (count_ > 0) out_ += kDigits[bits_ << (6 - count_) & 63];
-  }
-
- private:
-  std::string& out_;
-  std::uint32_t bits_ = 0;
-  unsigned count_ = 0;
-};
+  if (count > 0) out += kDigits[bits << (6 - count) & 63];
+}
 
 // Returns the bytes of a text in base64url. No two texts have the same bytes.
 std::optional<std::string> decoded(std::string_view text) {
@@ -210,21 +201,20 @@ std::vector<Charge> read_charges(Reader& in) {
 void PermitText::append(const PermitId& id, std::span<const Charge> charges, std::string& out) {
   const auto count = std::count_if(charges.begin(), charges.end(), HeldPermit::belongs);
   if (count == 0) return;
-  Writer writer(out);
-  writer.byte(kVersion);
-  for (const std::uint8_t byte : id.bytes()) writer.byte(byte);
-  writer.byte(static_cast<std::uint8_t>(count));
+  std::string bytes;
+  put_number(kVersion, 1, bytes);
+  for (const std::uint8_t byte : id.bytes()) put_number(byte, 1, bytes);
+  put_number(static_cast<std::uint64_t>(count), 1, bytes);
   for (const Charge& charge : charges) {
     if (!HeldPermit::belongs(charge)) continue;
-    writer.byte(static_cast<std::uint8_t>(charge.rule.keyspace));
-    writer.number(charge.limit.limit(), kLimitBytes);
-    writer.number(static_cast<std::uint64_t>(charge.limit.period().count()), kLeaseBytes);
-    writer.number(charge.key.size(), kSizeBytes);
-    writer.number(charge.tag.size(), kSizeBytes);
-    writer.text(charge.key);
-    writer.text(charge.tag);
+    put_number(static_cast<std::uint64_t>(charge.rule.keyspace), 1, bytes);
+    put_number(charge.limit.limit(), kLimitBytes, bytes);
+    put_number(static_cast<std::uint64_t>(charge.limit.period().count()), kLeaseBytes, bytes);
+    put_number(charge.key.size(), kSizeBytes, bytes);
+    put_number(charge.tag.size(), kSizeBytes, bytes);
+    bytes.append(charge.key).append(charge.tag);
   }
-  writer.end();
+  encode(bytes, out);
 }
 
 Expected<PermitText> PermitText::parse(std::string_view text) {

@@ -23,8 +23,8 @@
 namespace sluice::memory {
 namespace {
 
-using snapshot::Kind;
 using snapshot::RecordHead;
+using snapshot::RecordKind;
 
 constexpr core::Ticks kLastTick = kLastInstant.time_since_epoch().count();
 constexpr core::Ticks kLastEnd = kLastTick * 4;  // of leases and blocks, with time to spare
@@ -131,8 +131,8 @@ void FrameReader::expect_end() {
 }
 
 SnapshotReader::SnapshotReader(const std::string& path) : in_(path) {
-  require(get<RecordHead>().kind == Kind::kStart, "the first record is another one");
-  start_ = get<snapshot::Start>();
+  require(get<RecordHead>().kind == RecordKind::kStart, "the first record is another one");
+  start_ = get<snapshot::StartBody>();
   check(start_.saved);
 }
 
@@ -158,22 +158,22 @@ void SnapshotReader::read(std::span<const std::unique_ptr<Shard>> shards, core::
     const auto head = get<RecordHead>();
     Shard& shard = *shards[head.key.high & (shards.size() - 1)];
     switch (head.kind) {
-      case Kind::kLimit: read_limit(head); break;
-      case Kind::kFixed:
-      case Kind::kSlices:
-      case Kind::kLog:
-      case Kind::kPermits:
-      case Kind::kBudget: read_counter(head, shard); break;
-      case Kind::kBlock: read_block(head, shard); break;
-      case Kind::kEnd: return read_end();
-      case Kind::kStart:
+      case RecordKind::kLimit: read_limit(head); break;
+      case RecordKind::kFixed:
+      case RecordKind::kSlices:
+      case RecordKind::kLog:
+      case RecordKind::kPermits:
+      case RecordKind::kBudget: read_counter(head, shard); break;
+      case RecordKind::kBlock: read_block(head, shard); break;
+      case RecordKind::kEnd: return read_end();
+      case RecordKind::kStart:
       default: in_.fail("a record has an unknown kind");
     }
   }
 }
 
 void SnapshotReader::read_end() {
-  const auto end = get<snapshot::End>();
+  const auto end = get<snapshot::EndBody>();
   require(end.counters == end_.counters && end.blocks == end_.blocks, "records are missing");
   in_.expect_end();
 }
@@ -202,12 +202,12 @@ void SnapshotReader::read_counter(const RecordHead& head, Shard& shard) {
   dropped_ += !forgotten.is_past(now_);
 }
 
-bool SnapshotReader::read_state(Kind kind, Shard& shard, Slot& slot) {
+bool SnapshotReader::read_state(RecordKind kind, Shard& shard, Slot& slot) {
   switch (kind) {
-    case Kind::kSlices: return read_slices(shard, slot);
-    case Kind::kLog: return read_log(shard, slot);
-    case Kind::kPermits: return read_permits(shard, slot);
-    case Kind::kBudget: return read_budget(shard, slot);
+    case RecordKind::kSlices: return read_slices(shard, slot);
+    case RecordKind::kLog: return read_log(shard, slot);
+    case RecordKind::kPermits: return read_permits(shard, slot);
+    case RecordKind::kBudget: return read_budget(shard, slot);
     default: read_fixed(slot); return true;
   }
 }
@@ -390,8 +390,8 @@ void SnapshotReader::read_block(const RecordHead& head, Shard& shard) {
 
 namespace {
 
-using snapshot::Kind;
 using snapshot::RecordHead;
+using snapshot::RecordKind;
 
 // What is copied under one lock: the groups of a table, which are about a thousand counters, and
 // the bytes of their logs. A longer log is copied as a whole.
@@ -414,8 +414,8 @@ SnapshotWriter::SnapshotWriter(detail::ReplacementFile& file,
   snapshot::FileHead head{{}, snapshot::kVersion};
   std::copy(std::begin(snapshot::kMagic), std::end(snapshot::kMagic), head.magic);
   file_.write(std::as_bytes(std::span(&head, 1)));
-  put(RecordHead{Kind::kStart, 0, 0, {}});
-  put(snapshot::Start{secret, now, counters, {}});
+  put(RecordHead{RecordKind::kStart, 0, 0, {}});
+  put(snapshot::StartBody{secret, now, counters, {}});
 }
 
 void SnapshotWriter::add(Shard& shard) {
@@ -445,7 +445,7 @@ void SnapshotWriter::add(Shard& shard) {
 }
 
 void SnapshotWriter::end() {
-  put(RecordHead{Kind::kEnd, 0, 0, {}});
+  put(RecordHead{RecordKind::kEnd, 0, 0, {}});
   put(end_);
   write_out();
   if (!pending_.empty()) write_frame(pending_);
@@ -457,22 +457,22 @@ void SnapshotWriter::put_counter(const Slot& slot, std::uint32_t expiry, LimitUs
   if (PackedState::forgotten_of(expiry).is_past(now_)) return;
   put_limit(index, usage);
   ++end_.counters;
-  RecordHead head{Kind::kFixed, index, expiry, slot.key};
+  RecordHead head{RecordKind::kFixed, index, expiry, slot.key};
   const PackedState& state = slot.state;
   if (SliceBlob* const slices = state.slices()) {
-    head.kind = Kind::kSlices;
+    head.kind = RecordKind::kSlices;
     put(head);
     put_slices(*slices);
   } else if (core::LogBuffer* const log = state.log()) {
-    head.kind = Kind::kLog;
+    head.kind = RecordKind::kLog;
     put(head);
     put_log(*log);
   } else if (core::PermitBuffer* const permits = state.permits()) {
-    head.kind = Kind::kPermits;
+    head.kind = RecordKind::kPermits;
     put(head);
     put_permits(*permits);
   } else if (core::BudgetBuffer* const budget = state.budget()) {
-    head.kind = Kind::kBudget;
+    head.kind = RecordKind::kBudget;
     put(head);
     put_budget(*budget);
   } else {
@@ -497,7 +497,7 @@ void SnapshotWriter::put_limit(LimitUsage::Index index, const LimitUsage& usage)
     body.options[static_cast<std::size_t>(row.option)] =
         value.value_or(snapshot::LimitBody::kAbsent);
   }
-  put(RecordHead{Kind::kLimit, index, 0, {.low = id}});
+  put(RecordHead{RecordKind::kLimit, index, 0, {.low = id}});
   put(body);
 }
 
@@ -538,7 +538,7 @@ void SnapshotWriter::put_block(const Fingerprint& key, const Blocks::Known& know
   const core::BlockState& state = known.state;
   if (state.forgotten <= now_) return;
   ++end_.blocks;
-  put(RecordHead{Kind::kBlock, static_cast<std::uint16_t>(known.by_hand), known.limit, key});
+  put(RecordHead{RecordKind::kBlock, static_cast<std::uint16_t>(known.by_hand), known.limit, key});
   put(snapshot::BlockBody{state.last, state.end, state.grown, state.forgotten,
                           static_cast<std::uint32_t>(state.denials.size()),
                           static_cast<std::uint32_t>(known.key.size()),

@@ -37,7 +37,7 @@ struct FrameHead {
 };
 static_assert(sizeof(FrameHead) == 16);
 
-enum class Kind : std::uint16_t {
+enum class RecordKind : std::uint16_t {
   kStart = 1,  // the first record
   kLimit,      // what `limit` means in the records that follow
   kFixed,      // counters, by the memory of their states
@@ -51,7 +51,7 @@ enum class Kind : std::uint16_t {
 
 // Begins each record.
 struct RecordHead {
-  Kind kind;
+  RecordKind kind;
   std::uint16_t limit;  // of a counter and of kLimit; kBlock: 1 if it is by hand; otherwise 0
   // Of a counter: PackedState::expiry; kBlock: the limit (Blocks::Known); otherwise 0.
   std::uint32_t expiry;
@@ -59,13 +59,13 @@ struct RecordHead {
 };
 static_assert(sizeof(RecordHead) == 24);
 
-struct Start {
+struct StartBody {
   FingerprintMaker::Secret secret;
   std::int64_t saved;      // the instant
   std::uint64_t counters;  // about
   std::uint64_t unused[6];
 };
-static_assert(sizeof(Start) == 384);
+static_assert(sizeof(StartBody) == 384);
 
 struct LimitBody {
   std::uint64_t limit, per;
@@ -127,10 +127,10 @@ struct BlockBody {
 };
 static_assert(sizeof(BlockBody) == 48);
 
-struct End {
+struct EndBody {
   std::uint64_t counters, blocks;  // records of each
 };
-static_assert(sizeof(End) == 16);
+static_assert(sizeof(EndBody) == 16);
 
 }  // namespace sluice::memory::snapshot
 
@@ -180,11 +180,11 @@ class SnapshotReader {
  public:
   // Opens the file and reads its start.
   explicit SnapshotReader(const std::string& path);
-  const snapshot::Start& start() const noexcept { return start_; }
+  const snapshot::StartBody& start() const noexcept { return start_; }
   // Counters that are forgotten at `now` are left out. There are 2^n shards.
   void read(std::span<const std::unique_ptr<Shard>> shards, core::Ticks now);
 
-  const snapshot::End& end() const noexcept { return end_; }
+  const snapshot::EndBody& end() const noexcept { return end_; }
   std::uint64_t dropped() const noexcept { return dropped_; }  // for which there was no memory
   std::uint64_t bytes() const noexcept { return in_.bytes(); }
 
@@ -203,7 +203,7 @@ class SnapshotReader {
   void read_limit(const snapshot::RecordHead& head);
   void read_counter(const snapshot::RecordHead& head, Shard& shard);
   // Return false, with their bytes skipped, if there is no memory for the counter's window.
-  bool read_state(snapshot::Kind kind, Shard& shard, Slot& slot);
+  bool read_state(snapshot::RecordKind kind, Shard& shard, Slot& slot);
   void read_fixed(Slot& slot);
   bool read_slices(Shard& shard, Slot& slot);
   bool read_log(Shard& shard, Slot& slot);
@@ -218,8 +218,8 @@ class SnapshotReader {
   void require(bool holds, const char* what) const;
 
   FrameReader in_;
-  snapshot::Start start_{};
-  snapshot::End end_{};
+  snapshot::StartBody start_{};
+  snapshot::EndBody end_{};
   std::vector<std::optional<KnownLimit>> limits_;  // by index
   std::vector<core::Ticks> denials_;
   std::string name_;
@@ -267,7 +267,7 @@ class SnapshotWriter {
   std::uint32_t frames_ = 0;
   // By the index of a limit in the shard, the id that was written last; 0: none.
   std::vector<std::uint64_t> written_ids_;
-  snapshot::End end_{};
+  snapshot::EndBody end_{};
 };
 
 }  // namespace sluice::memory
