@@ -8,10 +8,15 @@
 
 namespace sluice::bench {
 
-// Pins the calling thread to one of its allowed processors. Returns false if the system refuses.
+// Pins the calling thread to one of the processors that were allowed at the first call, so that a
+// pinned program can start another one elsewhere. Returns false if the system refuses.
 inline bool pin_to_cpu(std::size_t which) {
-  cpu_set_t allowed;
-  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return false;
+  static const cpu_set_t allowed = [] {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    sched_getaffinity(0, sizeof(set), &set);
+    return set;
+  }();
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
     if (!CPU_ISSET(cpu, &allowed)) continue;
     if (which-- != 0) continue;
