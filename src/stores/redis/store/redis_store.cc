@@ -1,9 +1,15 @@
-#include <semaphore.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
+#include <climits>
+#include <cstdint>
 #include <future>
 #include <mutex>
 #include <shared_mutex>
@@ -40,35 +46,6 @@ bool AsyncRedisStore::ready() const noexcept { return store_->ready(); }
 std::string AsyncRedisStore::why() const { return store_->why(); }
 RedisStoreStats AsyncRedisStore::stats() const { return store_->stats(); }
 
-namespace {
-
-// Lets a thread sleep until its request is answered.
-class Sleeper final : public AsyncStore::Completion {
- public:
-  Sleeper() { ::sem_init(&done_, 0, 0); }
-  ~Sleeper() { ::sem_destroy(&done_); }
-  Sleeper(const Sleeper&) = delete;
-  Sleeper& operator=(const Sleeper&) = delete;
-
-  // Sleeps at once. A round trip is long, and std::atomic::wait() spins and yields first, which
-  // takes as much time as everything else if there are many callers.
-  Decision wait() noexcept {
-    while (::sem_wait(&done_) != 0) {
-    }
-    return decision_;
-  }
-  void done(const Decision& decision) noexcept override {
-    decision_ = decision;
-    ::sem_post(&done_);
-  }
-
- private:
-  Decision decision_;
-  ::sem_t done_;
-};
-
-}  // namespace
-
 class RedisStore::Impl {
  public:
   Impl(std::shared_ptr<const redis::Target> target, StoreObserver* observer)
@@ -85,7 +62,7 @@ class RedisStore::Impl {
 
   Decision apply(const redis::Operation::Request& request) noexcept {
     const std::shared_lock inside(callers_);
-    Sleeper sleeper;
+    Sleeper sleeper(*this);
     async_apply(request, sleeper);
     return sleeper.wait();
   }
@@ -93,7 +70,7 @@ class RedisStore::Impl {
   void async_apply(const redis::Operation::Request& request,
                    AsyncStore::Completion& completion) noexcept {
     redis::Operation* const operation = store_.prepare(request, completion);
-    if (operation != nullptr && queue_.push(*operation)) wake();
+    if (operation != nullptr && queue_.push(*operation)) soon([this] { start_all(); });
   }
 
   Status wait_until_ready(std::chrono::milliseconds at_most) {
@@ -117,11 +94,70 @@ class RedisStore::Impl {
   RedisStoreStats stats() const noexcept { return store_.stats(); }
 
  private:
-  void wake() noexcept {
+  // Lets a thread sleep until its request is answered. Each sleeper has a bit of a word, and one
+  // call of the system wakes all sleepers of a word that are answered. With a call for each, every
+  // thread that wakes interrupts the loop: 64 threads then make half as many requests per second
+  // (redis_store_bench), and take 6.5 us of processor time for each instead of 4.6.
+  class Sleeper final : public AsyncStore::Completion {
+   public:
+    explicit Sleeper(Impl& store) noexcept
+        : store_(store), number_(store.next_sleeper_.fetch_add(1, std::memory_order_relaxed)) {}
+
+    // Sleeps at once. A round trip is long, and std::atomic::wait() spins and yields first, which
+    // takes as much time as everything else if there are many callers.
+    Decision wait() const noexcept {
+      const std::atomic<std::uint32_t>& turn = store_.turns_[word()];
+      for (;;) {
+        const std::uint32_t seen = turn.load();
+        if (is_done_.load()) return decision_;  // else it sleeps unless there was a turn meanwhile
+        ::syscall(SYS_futex, &turn, FUTEX_WAIT_BITSET_PRIVATE, seen, nullptr, nullptr, bit());
+      }
+    }
+    void done(const Decision& decision) noexcept override {
+      Impl& store = store_;
+      std::atomic<std::uint32_t>& answered = store.answered_[word()];
+      const std::uint32_t own = bit();
+      decision_ = decision;
+      is_done_.store(true);  // from now on it may not exist
+      answered.fetch_or(own);
+      store.wake_soon();
+    }
+
+   private:
+    std::size_t word() const noexcept { return number_ / 32 % kWords; }
+    std::uint32_t bit() const noexcept { return std::uint32_t{1} << number_ % 32; }
+
+    Impl& store_;
+    const std::uint32_t number_;  // a sleeper with the same bit wakes too, and sleeps again
+    Decision decision_;
+    std::atomic<bool> is_done_{false};
+  };
+
+  void wake_soon() noexcept {
+    if (!wakes_.exchange(true)) soon([this] { wake_answered(); });
+  }
+  // Wakes those of one word, and sends their next requests while the others wake.
+  void wake_answered() noexcept {
+    wakes_.store(false);
+    const auto is_answered = [](const auto& bits) { return bits.load() != 0; };
+    for (std::size_t tries = 0; tries < kWords; ++tries) {
+      next_word_ = (next_word_ + 1) % kWords;
+      const std::uint32_t bits = answered_[next_word_].exchange(0);
+      if (bits == 0) continue;
+      std::atomic<std::uint32_t>& turn = turns_[next_word_];
+      turn.fetch_add(1);
+      ::syscall(SYS_futex, &turn, FUTEX_WAKE_BITSET_PRIVATE, INT_MAX, nullptr, nullptr, bits);
+      break;
+    }
+    start_all();
+    if (std::any_of(answered_.begin(), answered_.end(), is_answered)) wake_soon();
+  }
+  template <typename Function>
+  void soon(Function function) noexcept {
     for (;;) try {
-        return boost::asio::post(loop_, [this] { start_all(); });
+        return boost::asio::post(loop_, function);
       } catch (const std::bad_alloc&) {
-        std::this_thread::yield();  // otherwise the queued requests would wait forever
+        std::this_thread::yield();  // otherwise the requests would wait forever
       }
   }
   void start_all() noexcept {
@@ -132,6 +168,12 @@ class RedisStore::Impl {
     }
   }
 
+  static constexpr std::size_t kWords = 16;
+  std::array<std::atomic<std::uint32_t>, kWords> turns_{};     // how often its sleepers were woken
+  std::array<std::atomic<std::uint32_t>, kWords> answered_{};  // bits of sleepers to be woken
+  std::atomic<std::uint32_t> next_sleeper_{0};
+  std::atomic<bool> wakes_{false};  // wake_answered() is about to run
+  std::size_t next_word_ = 0;       // only the loop's thread changes it
   std::atomic<bool> is_closing_{false};
   std::shared_mutex callers_;  // shared by calls that wait for an answer; the destructor waits
   redis::OperationQueue queue_;
