@@ -555,11 +555,13 @@ std::string lack_of(LogFormat format, const FieldMap& map) {
 
 }  // namespace
 
-// Splits one log's text into lines across its blocks.
+// An open log, whose text it splits into lines across the blocks.
 class LogReader::Splitter {
  public:
-  Splitter(const LogInput& input, FieldMap& fields)
-      : input_(input), fields_(fields), parser_(fields) {}
+  Splitter(const LogInput& input, FieldMap& fields, std::unique_ptr<LogSource> source)
+      : source_(std::move(source)), input_(input), fields_(fields), parser_(fields) {}
+
+  LogSource& source() { return *source_; }
 
   // Copies the carried text to the batch and returns the space after it, for the next block.
   std::span<char> room(LogBatch& batch) {
@@ -658,6 +660,7 @@ class LogReader::Splitter {
     carried_.assign(too_long_ ? std::string_view{} : rest_);
   }
 
+  const std::unique_ptr<LogSource> source_;
   const LogInput& input_;
   FieldMap& fields_;
   LogParser parser_;
@@ -728,7 +731,7 @@ void LogReader::read_all() {
       for (const LogLine& line : batch->lines) at = std::max(at, line.at);
     }
     if (batch->last) {
-      open_[log] = {};
+      open_[log].reset();
     } else {
       queue_.emplace(at, log);
     }
@@ -741,29 +744,29 @@ void LogReader::read_all() {
   changed_.notify_all();
 }
 
-void LogReader::read(LogBatch& batch, OpenLog& log) {
+void LogReader::read(LogBatch& batch, std::unique_ptr<Splitter>& log) {
   try {  // memory may be exhausted, and a thread must not throw
     if (batch.bytes == nullptr) {
       batch.bytes.reset(new char[input_.longest_line + input_.block]);  // uninitialised
     }
-    if (log.source == nullptr) {
+    if (log == nullptr) {
       auto opened = LogSource::open(input_.logs[batch.log]);
       if (!opened) throw std::runtime_error(opened.error());
-      log.source = *std::move(opened);
-      log.splitter = std::make_unique<Splitter>(input_, fields_);
+      log = std::make_unique<Splitter>(input_, fields_, *std::move(opened));
     }
-    const std::span<char> room = log.splitter->room(batch);
+    LogSource& source = log->source();
+    const std::span<char> room = log->room(batch);
     std::size_t fresh = 0;
     while (fresh < room.size() && !batch.last) {
-      const auto got = log.source->read(room.subspan(fresh));
+      const auto got = source.read(room.subspan(fresh));
       batch.last = !got || *got == 0;
       if (!got) batch.error = got.error();
       if (got) fresh += *got;
     }
     batch.inflated = inflated_ += fresh;
-    batch.bytes_read = log.source->bytes_read();
-    log.splitter->split(batch, fresh);
-    if (batch.last) log.splitter->finish(batch);
+    batch.bytes_read = source.bytes_read();
+    log->split(batch, fresh);
+    if (batch.last) log->finish(batch);
   } catch (const std::exception& exception) {
     batch.error = exception.what();
   }

@@ -280,13 +280,8 @@ class LogReader {
 
  private:
   class Splitter;
-  struct OpenLog {
-    std::unique_ptr<LogSource> source;
-    std::unique_ptr<Splitter> splitter;
-  };
-
   void read_all();
-  void read(LogBatch& batch, OpenLog& log);
+  void read(LogBatch& batch, std::unique_ptr<Splitter>& log);
   LogBatch* free_batch(std::size_t index);
   void hand_over(LogBatch* batch);
 
@@ -294,7 +289,7 @@ class LogReader {
   // Used only by the reading thread:
   FieldMap fields_;
   LogQueue queue_;
-  std::vector<OpenLog> open_;
+  std::vector<std::unique_ptr<Splitter>> open_;  // by log; null: it is not open
   std::uint64_t inflated_ = 0;
 
   std::vector<LogBatch> batches_;

@@ -431,39 +431,35 @@ std::optional<std::uint32_t> measure_admitted(Advice& advice) {
 // The clients that the advice denies, `most`, and those with at least a twentieth of many requests.
 std::vector<AdvisedClient> clients_of(const Advice& advice, std::optional<std::uint32_t> most) {
   const RouteDemand& route = *advice.route;
-  const std::size_t bucket = advice.bucket();
-  struct Found {
-    std::uint32_t key;
-    bool denied;
-    bool needs_most;
-    bool heavy;
-  };
   constexpr std::uint64_t kMany = 100;
-  std::vector<Found> found;
-  for (std::uint32_t key = 0; key < route.demand.keys(); ++key) {
-    const bool denied = route.demand.peak_of(key, bucket) > advice.burst;
-    const std::uint64_t requests = route.demand.requests_of(key);
-    const bool heavy = requests >= kMany && requests * 20 >= route.demand.requests();
-    if (denied || heavy || key == most) found.push_back({key, denied, key == most, heavy});
-  }
-  const auto requests_of = [&](const Found& each) { return route.demand.requests_of(each.key); };
-  // Denied clients that are not heavy leave room for the others.
-  const auto end =
-      found.begin() + static_cast<std::ptrdiff_t>(std::min(found.size(), Advice::kMostClients));
-  std::partial_sort(found.begin(), end, found.end(), [&](const Found& a, const Found& b) {
-    return std::tuple(a.needs_most, a.heavy, requests_of(a)) >
-           std::tuple(b.needs_most, b.heavy, requests_of(b));
-  });
-  std::sort(found.begin(), end, [&](const Found& a, const Found& b) {
-    return std::tuple(a.denied, a.needs_most, requests_of(a)) >
-           std::tuple(b.denied, b.needs_most, requests_of(b));
-  });
+  const auto is_heavy = [&](const AdvisedClient& each) {
+    return each.requests >= kMany && each.requests * 20 >= route.demand.requests();
+  };
   std::vector<AdvisedClient> clients;
-  for (auto each = found.begin(); each != end; ++each) {
-    const Traits* traits = route.traits.find(each->key);
-    clients.push_back({traits == nullptr ? "" : traits->label, route.demand.requests_of(each->key),
-                       std::max<std::uint64_t>(1, route.demand.peak_of(each->key, bucket)),
-                       each->denied, each->needs_most, traits});
+  for (std::uint32_t key = 0; key < route.demand.keys(); ++key) {
+    const std::uint64_t need = route.demand.peak_of(key, advice.bucket());
+    const AdvisedClient each{.label = {},
+                             .requests = route.demand.requests_of(key),
+                             .burst_needed = std::max<std::uint64_t>(1, need),
+                             .denied = need > advice.burst,
+                             .needs_most = key == most,
+                             .traits = route.traits.find(key)};
+    if (each.denied || each.needs_most || is_heavy(each)) clients.push_back(each);
+  }
+  // Denied clients that are not heavy leave room for the others.
+  const std::size_t count = std::min(clients.size(), Advice::kMostClients);
+  std::partial_sort(clients.begin(), clients.begin() + static_cast<std::ptrdiff_t>(count),
+                    clients.end(), [&](const AdvisedClient& a, const AdvisedClient& b) {
+                      return std::tuple(a.needs_most, is_heavy(a), a.requests) >
+                             std::tuple(b.needs_most, is_heavy(b), b.requests);
+                    });
+  clients.resize(count);
+  std::sort(clients.begin(), clients.end(), [](const AdvisedClient& a, const AdvisedClient& b) {
+    return std::tuple(a.denied, a.needs_most, a.requests) >
+           std::tuple(b.denied, b.needs_most, b.requests);
+  });
+  for (AdvisedClient& each : clients) {
+    if (each.traits != nullptr) each.label = each.traits->label;
   }
   return clients;
 }

@@ -14,26 +14,24 @@ void FrequentValues::add(std::string_view value) {
   if (last_ >= values_.size() || values_[last_].text != value) {
     last_ = static_cast<std::size_t>(&place_of(value) - values_.data());
   }
-  ++values_[last_].count;
+  ++values_[last_].least;
 }
 
-FrequentValues::Counted& FrequentValues::place_of(std::string_view value) {
-  for (Counted& each : values_) {
+FrequentValues::Value& FrequentValues::place_of(std::string_view value) {
+  for (Value& each : values_) {
     if (each.text == value) return each;
   }
-  if (values_.size() < kKept) return values_.emplace_back(Counted{std::string(value)});
-  Counted& rarest =
-      *std::min_element(values_.begin(), values_.end(),
-                        [](const Counted& a, const Counted& b) { return a.count < b.count; });
+  if (values_.size() < kKept) return values_.emplace_back(Value{std::string(value)});
+  Value& rarest = *std::min_element(
+      values_.begin(), values_.end(),
+      [](const Value& a, const Value& b) { return a.least + a.before < b.least + b.before; });
   rarest.text = value;
-  rarest.before = rarest.count;
+  rarest.before += std::exchange(rarest.least, 0);
   return rarest;
 }
 
 std::vector<FrequentValues::Value> FrequentValues::most(std::size_t count) const {
-  std::vector<Value> all;
-  all.reserve(values_.size());
-  for (const Counted& each : values_) all.push_back({each.text, each.count - each.before});
+  std::vector<Value> all = values_;
   std::stable_sort(all.begin(), all.end(),
                    [](const Value& a, const Value& b) { return a.least > b.least; });
   all.resize(std::min(count, all.size()));

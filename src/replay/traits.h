@@ -23,7 +23,9 @@ class FrequentValues {
 
   struct Value {
     std::string text;
-    std::uint64_t least = 0;  // it was added at least this often
+    std::uint64_t least = 0;  // it was added at least this often,
+    std::uint64_t before =
+        0;  // and at most this much more: the count of the value that it replaced
   };
 
   void add(std::string_view value);
@@ -32,14 +34,9 @@ class FrequentValues {
   std::vector<Value> most(std::size_t count) const;
 
  private:
-  struct Counted {
-    std::string text;
-    std::uint64_t count = 0;
-    std::uint64_t before = 0;  // of the value whose place it took: at most this much is not its own
-  };
-  Counted& place_of(std::string_view value);
+  Value& place_of(std::string_view value);
 
-  std::vector<Counted> values_;
+  std::vector<Value> values_;
   std::size_t last_ = 0;
   std::uint64_t added_ = 0;
 };
