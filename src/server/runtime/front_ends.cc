@@ -549,8 +549,8 @@ const Endpoint& find_endpoint(const base::RequestTarget& target, bool is_post) n
 
 }  // namespace
 
-std::vector<PublicRoute> public_routes() {
-  std::vector<PublicRoute> all;
+std::vector<ListedRoute> public_routes() {
+  std::vector<ListedRoute> all;
   for (const Endpoint& one : kEndpoints) {
     all.push_back(
         {one.route, one.role != Role::kNobody, one.find_refusal != nullptr, one.needs_query});

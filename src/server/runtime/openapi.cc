@@ -40,26 +40,18 @@ constexpr std::pair<std::string_view, std::string_view> kFields[] = {
 using http::has_word;
 using http::words_of;
 
-// A row of a table, and whose it is.
-struct Row {
-  PublicRoute row;
-  bool is_admin;
+bool answers(const http::Route& route, std::string_view method) {
+  const auto is_same = [](char a, char b) { return (a | 0x20) == b; };
+  if (route.method.empty()) return method == "get";
+  return std::ranges::equal(route.method, method, is_same);
+}
 
-  bool answers(std::string_view method) const {
-    const std::string_view own = row.route.method;
-    const auto is_same = [](char a, char b) { return (a | 0x20) == b; };
-    if (own.empty()) return method == "get";
-    return std::equal(own.begin(), own.end(), method.begin(), method.end(), is_same);
-  }
-};
-
-std::vector<Row> all_rows() {
-  std::vector<Row> rows;
-  for (const PublicRoute& row : public_routes()) rows.push_back({row, false});
+std::vector<ListedRoute> all_routes() {
+  std::vector<ListedRoute> all = public_routes();
   for (const http::Route& route : AdminEndpoint::routes()) {
-    rows.push_back({{route, true, true, false}, true});
+    all.push_back({route, true, true, false, true});
   }
-  return rows;
+  return all;
 }
 
 void write_reference(JsonWriter& json, std::string_view to) {
@@ -150,13 +142,13 @@ void write_response(JsonWriter& json, const http::Route& route, const std::strin
   json.end_object();
 }
 
-void write_responses(JsonWriter& json, const PublicRoute& row) {
-  const http::Route& route = row.route;
+void write_responses(JsonWriter& json, const ListedRoute& listed) {
+  const http::Route& route = listed.route;
   std::string problems(kProblems);
   if (!route.problems.empty()) problems.append(" ").append(route.problems);
   if (!route.body_type.empty()) problems += " 413";
-  if (row.takes_token) problems += " 401";
-  if (row.may_be_refused) problems += " 403";
+  if (listed.takes_token) problems += " 401";
+  if (listed.may_be_refused) problems += " 403";
   std::vector<std::string> all;
   for (const std::string_view list : {route.answers, std::string_view(problems)}) {
     for (const std::string_view one : words_of(list)) all.emplace_back(one);
@@ -171,8 +163,8 @@ void write_responses(JsonWriter& json, const PublicRoute& row) {
   json.end_object();
 }
 
-void write_operation(JsonWriter& json, std::string_view method, const Row& of) {
-  const http::Route& route = of.row.route;
+void write_operation(JsonWriter& json, std::string_view method, const ListedRoute& of) {
+  const http::Route& route = of.route;
   std::string id(method);
   for (const char c : route.path) {
     if (c == '}') continue;
@@ -182,7 +174,7 @@ void write_operation(JsonWriter& json, std::string_view method, const Row& of) {
            id.end());
   json.key(method).begin_object().member("operationId", id).member("summary", route.about);
   json.key("tags").begin_array().value(of.is_admin ? "administration" : "decisions").end_array();
-  if (of.row.takes_token) {
+  if (of.takes_token) {
     json.key("security").begin_array().begin_object().end_object();
     json.begin_object().key("token").begin_array().end_array().end_object().end_array();
   }
@@ -193,7 +185,7 @@ void write_operation(JsonWriter& json, std::string_view method, const Row& of) {
     route.body != nullptr ? route.body(json) : write_text(json);
     json.end_object().end_object().end_object();
   }
-  write_responses(json, of.row);
+  write_responses(json, of);
   json.end_object();
 }
 
@@ -203,22 +195,22 @@ void write_server(JsonWriter& json, std::string_view url, std::string_view about
 }
 
 void write_paths(JsonWriter& json) {
-  const std::vector<Row> rows = all_rows();
+  const std::vector<ListedRoute> all = all_routes();
   json.key("paths").begin_object();
-  for (const Row& row : rows) {
-    const std::string_view path = row.row.route.path;
-    const auto is_same = [&](const Row& other) { return other.row.route.path == path; };
-    if (&*std::find_if(rows.begin(), rows.end(), is_same) != &row) continue;
+  for (const ListedRoute& first : all) {
+    const std::string_view path = first.route.path;
+    const auto is_same = [&](const ListedRoute& other) { return other.route.path == path; };
+    if (&*std::ranges::find_if(all, is_same) != &first) continue;
     json.key(path).begin_object();
-    if (row.is_admin) {
+    if (first.is_admin) {
       write_server(json, "http://127.0.0.1:6070", "The administration (listen.admin)");
     }
     for (const std::string_view method : words_of(kMethods)) {
-      // Of two rows, the one without a query describes the method.
-      const Row* found = nullptr;
-      for (const Row& one : rows) {
-        const bool is_better = found == nullptr || found->row.needs_query;
-        if (is_same(one) && one.answers(method) && is_better) found = &one;
+      // Of two routes, the one without a query describes the method.
+      const ListedRoute* found = nullptr;
+      for (const ListedRoute& one : all) {
+        const bool is_better = found == nullptr || found->needs_query;
+        if (is_same(one) && answers(one.route, method) && is_better) found = &one;
       }
       if (found != nullptr) write_operation(json, method, *found);
     }
