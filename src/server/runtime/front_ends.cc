@@ -55,33 +55,26 @@ Status FrontEnd::open(std::size_t loops, std::span<const KnownClient> clients,
   const auto reach = !listening_->unix_path.empty() ? Access::Reach::kUnixSocket
                      : listening_->loopback         ? Access::Reach::kLoopback
                                                     : Access::Reach::kNetwork;
-  share_ = &parts_.descriptors.add_listener(is_administration());
+  share_ = &parts_.descriptors.add_listener(name() == "admin");
   access_.emplace(reach, clients, parts_.config.hosts);
   if (const auto wrong = find_unprotected(config, address_, listening_->name);
       reach == Access::Reach::kNetwork && !wrong.empty()) {
     return Unexpected{wrong};
   }
-  return check();
+  return {};
 }
 
-std::unique_ptr<net::LoopFrontEnd> FrontEnd::start(const LoopServices& loop, std::size_t number) {
-  const net::Acceptor::Parts accept{.loop = loop.context,
-                                    .recorder = loop.recorder,
-                                    .warn = warning_writer(parts_.log),
-                                    .connections = connections_,
-                                    .most = bounds().connections,
-                                    .clock = loop.clock,
-                                    .descriptors = &parts_.descriptors,
-                                    .share = share_,
-                                    .tls = tls_.get(),
-                                    .handshake_timeout = bounds().header_timeout};
-  return make(loop, accept, std::move(listening_->sockets[number]));
-}
-
-void FrontEnd::log_that_nobody_operates() const {
-  parts_.log.info(std::string(name()) + " at " + listening_->name +
-                  " refuses refunds, resets and takes of several units, because no client in "
-                  "`clients` has the role operate");
+net::Acceptor::Parts FrontEnd::accept_in(const LoopServices& loop) {
+  return {.loop = loop.context,
+          .recorder = loop.recorder,
+          .warn = warning_writer(parts_.log),
+          .connections = connections_,
+          .most = bounds_.connections,
+          .clock = loop.clock,
+          .descriptors = &parts_.descriptors,
+          .share = share_,
+          .tls = tls_.get(),
+          .handshake_timeout = bounds_.header_timeout};
 }
 
 Status FrontEnd::reload() {
@@ -132,34 +125,6 @@ Bounds bounds_for_rules(Bounds bounds) {
   return bounds;
 }
 
-class AdminFrontEnd final : public FrontEnd {
- public:
-  AdminFrontEnd(const FrontEndParts& parts, MakeAdmin admin)
-      : FrontEnd(listen_address("admin"), "http/1.1", parts),
-        admin_(std::move(admin)),
-        bounds_(bounds_for_rules(parts.config.bounds)) {}
-
- protected:
-  std::unique_ptr<net::LoopFrontEnd> make(const LoopServices& loop,
-                                          const net::Acceptor::Parts& accept,
-                                          net::ListeningSocket socket) override {
-    const auto make_handler = [this, loop] {
-      return std::make_unique<AdminHandler>(admin_(loop.session().limiter),
-                                            parts().operations.in(loop.sleeps), access(),
-                                            loop.recorder, parts().log);
-    };
-    return std::make_unique<http::FrontEnd>(
-        http::Options{bounds_, make_handler, loop.fibers, role_of_certificate()}, accept,
-        std::move(socket));
-  }
-  const Bounds& bounds() const override { return bounds_; }
-  bool is_administration() const override { return true; }
-
- private:
-  const MakeAdmin admin_;
-  const Bounds bounds_;
-};
-
 // Answers the calls of the gRPC front end. Borrows `access`.
 class RlsHandler final : public grpc::Handler {
  public:
@@ -189,156 +154,8 @@ class RlsHandler final : public grpc::Handler {
   const Access& access_;
 };
 
-// gRPC: Envoy's rate limit service and Limitador's.
-class GrpcFrontEnd final : public FrontEnd {
- public:
-  explicit GrpcFrontEnd(const FrontEndParts& parts)
-      : FrontEnd(listen_address("grpc"), "h2", parts) {}
-
- protected:
-  Status check() override {
-    if (access().nobody_operates()) log_that_nobody_operates();
-    return {};
-  }
-  std::unique_ptr<net::LoopFrontEnd> make(const LoopServices& loop,
-                                          const net::Acceptor::Parts& accept,
-                                          net::ListeningSocket socket) override {
-    return std::make_unique<grpc::FrontEnd>(
-        grpc::Options{
-            .bounds = bounds(),
-            .paths = {kRlsPaths.begin(), kRlsPaths.end()},
-            .stream_paths = {kQuotaPath},
-            .open_stream = [this, &context = loop.context](
-                               const grpc::Call& call,
-                               grpc::StreamOut& out) { return open_quota(call, out, context); },
-            .most_streams = parts().config.grpc_streams,
-            .max_age = parts().config.grpc_max_age,
-            .serving = parts().ready,
-            .make =
-                [this, session = loop.session] {
-                  return std::make_unique<RlsHandler>(session(), parts().envoy, access());
-                },
-            .fibers = loop.fibers,
-            .role_of_certificate = role_of_certificate()},
-        accept, std::move(socket));
-  }
-
- private:
-  // A proxy takes units for many requests, so it needs the role that may take several at once.
-  std::unique_ptr<grpc::StreamIn> open_quota(const grpc::Call& call, grpc::StreamOut& out,
-                                             boost::asio::io_context& loop) const {
-    const auto role = access().role_of(call.authorization, call.certificate_role);
-    if (role && *role >= Role::kOperate) return parts().quota->open_stream(call, out, loop);
-    parts().quota->refuse(out, call.peer,
-                          role ? grpc::Code::kPermissionDenied : grpc::Code::kUnauthenticated,
-                          role ? kNeedsOperate : kUnknownToken);
-    return nullptr;
-  }
-};
-
-// HTTP: /v1/check, /v1/auth, /json and the operations.
-class HttpFrontEnd final : public FrontEnd {
- public:
-  explicit HttpFrontEnd(const FrontEndParts& parts)
-      : FrontEnd(listen_address("http"), "http/1.1", parts) {}
-
-  std::string example() const override {
-    if (!is_open()) return {};
-    const std::string insecure = has_tls() ? "--insecure " : "";
-    const std::string at = listening().unix_path.empty()
-                               ? insecure + url() + "/v1/check"
-                               : "--unix-socket " + listening().unix_path + " " + insecure +
-                                     (has_tls() ? "https" : "http") + "://localhost/v1/check";
-    return "curl -i " + at +
-           R"( -d '{"attributes":{"method":"POST","path":"/login","ip":"203.0.113.9"}}')";
-  }
-
- protected:
-  Status check() override {
-    if (access().nobody_operates()) log_that_nobody_operates();
-    return {};
-  }
-  std::unique_ptr<net::LoopFrontEnd> make(const LoopServices& loop,
-                                          const net::Acceptor::Parts& accept,
-                                          net::ListeningSocket socket) override {
-    net::FiberSleeps* waiting = nullptr;
-    auto fibers = loop.fibers;
-    if (!fibers) fibers.emplace();  // /metrics waits, whatever the store does
-    if (bounds().waiting > 0) {
-      waiting = loop.sleeps;
-      fibers->most += bounds().waiting;
-    }
-    const auto make_handler = [this, loop, waiting] {
-      return std::make_unique<PublicHandler>(parts(), loop, access(), waiting);
-    };
-    return std::make_unique<http::FrontEnd>(
-        http::Options{bounds(), make_handler, fibers, role_of_certificate()}, accept,
-        std::move(socket));
-  }
-};
-
 // Changes of overrides that a loop takes at once; the file is written for one at a time.
 constexpr net::FiberPool::Options kOverrideFibers{.most = 16};
-
-// RESP: the commands for clients of Redis.
-class RespFrontEnd final : public FrontEnd {
- public:
-  explicit RespFrontEnd(const FrontEndParts& parts) : FrontEnd(listen_address("resp"), {}, parts) {}
-
- protected:
-  Status check() override {
-    auto users = known_clients(parts().config.resp_users, "resp.users", read_password,
-                               "the password of the RESP user", parts().log);
-    if (!users) return Unexpected{users.error()};
-    users_ = resp::Users(std::move(*users));
-    return {};
-  }
-  std::unique_ptr<net::LoopFrontEnd> make(const LoopServices& loop,
-                                          const net::Acceptor::Parts& accept,
-                                          net::ListeningSocket socket) override {
-    Log& log = parts().log;
-    ServerOverrides* const overrides = parts().overrides;
-    const bool has_file = !loop.redis && overrides != nullptr && !overrides->path().empty();
-    std::function<void(const std::function<void()>&)> run_elsewhere;
-    if (has_file && parts().elsewhere != nullptr && loop.sleeps != nullptr) {
-      run_elsewhere = [elsewhere = parts().elsewhere, sleeps = loop.sleeps](const auto& work) {
-        net::run_elsewhere(*elsewhere, *sleeps, work);
-      };
-    }
-    const auto make_handler = [this, loop, run_elsewhere,
-                               access = log.options().access ? &log : nullptr] {
-      return std::make_unique<resp::CommandHandler>(
-          resp::CommandHandler::Parts{.session = loop.session(),
-                                      .users = users_,
-                                      .clock = loop.clock,
-                                      .version = SLUICE_VERSION,
-                                      .started = started_,
-                                      .connections = connections_,
-                                      .access_log = access,
-                                      .on_network = !listening().loopback,
-                                      .overrides = parts().overrides,
-                                      .redis = loop.redis,
-                                      .top_keys = parts().top_keys,
-                                      .run_elsewhere = run_elsewhere});
-    };
-    return std::make_unique<resp::FrontEnd>(
-        resp::Options{
-            .bounds = bounds(),
-            .users = users_,
-            .last_id = last_id_,
-            .unix_path = listening().unix_path,
-            .idle_timeout = parts().config.resp_idle_timeout,
-            .make = make_handler,
-            .fibers = loop.fibers,
-            .fibers_apart = run_elsewhere ? std::optional(kOverrideFibers) : std::nullopt},
-        accept, std::move(socket));
-  }
-
- private:
-  resp::Users users_;
-  std::atomic<std::uint64_t> last_id_{0};
-  const net::SteadyTime started_ = parts().clock.now();
-};
 
 enum class Answer : std::uint8_t {
   kCheck,
@@ -650,68 +467,182 @@ void AdminHandler::finished(const http::Request& request, const http::Response& 
 }
 
 FrontEnds::FrontEnds(const FrontEndParts& parts, MakeAdmin admin)
-    : config_(parts.config),
-      log_(parts.log),
-      admin_(std::make_unique<AdminFrontEnd>(parts, std::move(admin))) {
-  all_.push_back(std::make_unique<HttpFrontEnd>(parts));
-  all_.push_back(std::make_unique<GrpcFrontEnd>(parts));
-  all_.push_back(std::make_unique<RespFrontEnd>(parts));
-}
+    : parts_(parts),
+      make_admin_(std::move(admin)),
+      http_("http", "http/1.1", parts, parts.config.bounds),
+      grpc_("grpc", "h2", parts, parts.config.bounds),
+      resp_("resp", {}, parts, parts.config.bounds),
+      admin_("admin", "http/1.1", parts, bounds_for_rules(parts.config.bounds)) {}
 
 Status FrontEnds::open(std::size_t loops, net::InheritedSockets& inherited) {
-  auto clients =
-      known_clients(config_.clients, "clients", read_token, "the token of the client", log_);
+  auto clients = known_clients(parts_.config.clients, "clients", read_token,
+                               "the token of the client", parts_.log);
   if (!clients) return Unexpected{clients.error()};
   clients_ = std::move(*clients);
-  for (const auto& one : all_) {
-    if (auto opened = one->open(loops, clients_, inherited); !opened) return opened;
+  for (FrontEnd* const one : all_) {
+    auto opened = one->open(one == &admin_ ? 1 : loops, clients_, inherited);
+    if (opened && one->is_open()) opened = check(*one);
+    if (!opened) return opened;
   }
-  if (auto opened = admin_->open(1, clients_, inherited); !opened) return opened;
   for (const auto& unused : inherited) {
     net::SocketAddress address;
     address.read_name_of(unused.descriptor());
-    log_.warning("an inherited socket is closed, because no listener has its address",
-                 {{"address", address.text()}});
+    parts_.log.warning("an inherited socket is closed, because no listener has its address",
+                       {{"address", address.text()}});
+  }
+  return {};
+}
+
+// Reads the users of RESP, and says if nobody may operate.
+Status FrontEnds::check(FrontEnd& opened) {
+  if (&opened == &resp_) {
+    auto users = known_clients(parts_.config.resp_users, "resp.users", read_password,
+                               "the password of the RESP user", parts_.log);
+    if (!users) return Unexpected{users.error()};
+    resp_users_ = resp::Users(std::move(*users));
+  } else if (&opened != &admin_ && opened.access().nobody_operates()) {
+    parts_.log.info(std::string(opened.name()) + " at " + opened.address() +
+                    " refuses refunds, resets and takes of several units, because no client in "
+                    "`clients` has the role operate");
   }
   return {};
 }
 
 void FrontEnds::start(Loop& loop, std::size_t number) {
-  for (const auto& one : all_) {
-    if (one->is_open()) loop.add(one->start(loop.services(), number));
+  const LoopServices& services = loop.services();
+  if (http_.is_open()) loop.add(make_http(services, number));
+  if (grpc_.is_open()) loop.add(make_grpc(services, number));
+  if (resp_.is_open()) loop.add(make_resp(services, number));
+}
+
+// HTTP: /v1/check, /v1/auth, /json and the operations.
+std::unique_ptr<net::LoopFrontEnd> FrontEnds::make_http(const LoopServices& loop,
+                                                        std::size_t number) {
+  net::FiberSleeps* waiting = nullptr;
+  auto fibers = loop.fibers;
+  if (!fibers) fibers.emplace();  // /metrics waits, whatever the store does
+  if (http_.bounds().waiting > 0) {
+    waiting = loop.sleeps;
+    fibers->most += http_.bounds().waiting;
   }
+  const auto make = [this, loop, waiting] {
+    return std::make_unique<PublicHandler>(parts_, loop, http_.access(), waiting);
+  };
+  return std::make_unique<http::FrontEnd>(
+      http::Options{http_.bounds(), make, fibers, http_.role_of_certificate()},
+      http_.accept_in(loop), http_.take_socket(number));
+}
+
+// gRPC: Envoy's rate limit service and Limitador's.
+std::unique_ptr<net::LoopFrontEnd> FrontEnds::make_grpc(const LoopServices& loop,
+                                                        std::size_t number) {
+  const auto open_stream = [this, &context = loop.context](const grpc::Call& call,
+                                                           grpc::StreamOut& out) {
+    return open_quota(call, out, context);
+  };
+  const auto make = [this, session = loop.session] {
+    return std::make_unique<RlsHandler>(session(), parts_.envoy, grpc_.access());
+  };
+  return std::make_unique<grpc::FrontEnd>(
+      grpc::Options{.bounds = grpc_.bounds(),
+                    .paths = {kRlsPaths.begin(), kRlsPaths.end()},
+                    .stream_paths = {kQuotaPath},
+                    .open_stream = open_stream,
+                    .most_streams = parts_.config.grpc_streams,
+                    .max_age = parts_.config.grpc_max_age,
+                    .serving = parts_.ready,
+                    .make = make,
+                    .fibers = loop.fibers,
+                    .role_of_certificate = grpc_.role_of_certificate()},
+      grpc_.accept_in(loop), grpc_.take_socket(number));
+}
+
+// A proxy takes units for many requests, so it needs the role that may take several at once.
+std::unique_ptr<grpc::StreamIn> FrontEnds::open_quota(const grpc::Call& call, grpc::StreamOut& out,
+                                                      boost::asio::io_context& loop) const {
+  const auto role = grpc_.access().role_of(call.authorization, call.certificate_role);
+  if (role && *role >= Role::kOperate) return parts_.quota->open_stream(call, out, loop);
+  parts_.quota->refuse(out, call.peer,
+                       role ? grpc::Code::kPermissionDenied : grpc::Code::kUnauthenticated,
+                       role ? kNeedsOperate : kUnknownToken);
+  return nullptr;
+}
+
+// RESP: the commands for clients of Redis.
+std::unique_ptr<net::LoopFrontEnd> FrontEnds::make_resp(const LoopServices& loop,
+                                                        std::size_t number) {
+  ServerOverrides* const overrides = parts_.overrides;
+  const bool has_file = !loop.redis && overrides != nullptr && !overrides->path().empty();
+  std::function<void(const std::function<void()>&)> run_elsewhere;
+  if (has_file && parts_.elsewhere != nullptr && loop.sleeps != nullptr) {
+    run_elsewhere = [elsewhere = parts_.elsewhere, sleeps = loop.sleeps](const auto& work) {
+      net::run_elsewhere(*elsewhere, *sleeps, work);
+    };
+  }
+  const auto make = [this, loop, run_elsewhere] {
+    return std::make_unique<resp::CommandHandler>(resp::CommandHandler::Parts{
+        .session = loop.session(),
+        .users = resp_users_,
+        .clock = loop.clock,
+        .version = SLUICE_VERSION,
+        .started = started_,
+        .connections = resp_.connections(),
+        .access_log = parts_.log.options().access ? &parts_.log : nullptr,
+        .on_network = !resp_.listening().loopback,
+        .overrides = parts_.overrides,
+        .redis = loop.redis,
+        .top_keys = parts_.top_keys,
+        .run_elsewhere = run_elsewhere});
+  };
+  return std::make_unique<resp::FrontEnd>(
+      resp::Options{.bounds = resp_.bounds(),
+                    .users = resp_users_,
+                    .last_id = last_resp_id_,
+                    .unix_path = resp_.listening().unix_path,
+                    .idle_timeout = parts_.config.resp_idle_timeout,
+                    .make = make,
+                    .fibers = loop.fibers,
+                    .fibers_apart = run_elsewhere ? std::optional(kOverrideFibers) : std::nullopt},
+      resp_.accept_in(loop), resp_.take_socket(number));
 }
 
 std::unique_ptr<net::LoopFrontEnd> FrontEnds::start_administration(const LoopServices& loop) {
-  return admin_->is_open() ? admin_->start(loop, 0) : nullptr;
+  if (!admin_.is_open()) return nullptr;
+  const auto make = [this, loop] {
+    return std::make_unique<AdminHandler>(make_admin_(loop.session().limiter),
+                                          parts_.operations.in(loop.sleeps), admin_.access(),
+                                          loop.recorder, parts_.log);
+  };
+  return std::make_unique<http::FrontEnd>(
+      http::Options{admin_.bounds(), make, loop.fibers, admin_.role_of_certificate()},
+      admin_.accept_in(loop), admin_.take_socket(0));
 }
 
 void FrontEnds::unlink() noexcept {
-  for (const auto& one : all_) one->unlink();
+  for (FrontEnd* const one : all_) {
+    if (one != &admin_) one->unlink();
+  }
 }
 
 std::vector<int> FrontEnds::descriptors() const {
-  std::vector<int> out = admin_->descriptors();
-  for (const auto& one : all_) {
+  std::vector<int> out;
+  for (const FrontEnd* const one : all_) {
     out.insert(out.end(), one->descriptors().begin(), one->descriptors().end());
   }
   return out;
 }
 
 void FrontEnds::keep_unix_sockets() noexcept {
-  admin_->keep_unix_socket();
-  for (const auto& one : all_) one->keep_unix_socket();
+  for (FrontEnd* const one : all_) one->keep_unix_socket();
 }
 
-void FrontEnds::reload(Log& log) {
-  const auto reload = [&](FrontEnd& one) {
-    if (const auto read = one.reload(); !read) {
-      log.error("the files of a front end could not be reloaded",
-                {{"front_end", one.name()}, {"why", read.error()}});
+void FrontEnds::reload() {
+  for (FrontEnd* const one : all_) {
+    if (const auto read = one->reload(); !read) {
+      parts_.log.error("the files of a front end could not be reloaded",
+                       {{"front_end", one->name()}, {"why", read.error()}});
     }
-  };
-  for (const auto& one : all_) reload(*one);
-  reload(*admin_);
+  }
 }
 
 std::string FrontEnds::ready_line() const {
@@ -721,32 +652,33 @@ std::string FrontEnds::ready_line() const {
 }
 
 std::string FrontEnds::example() const {
-  for (const auto& one : all_) {
-    if (std::string example = one->example(); !example.empty()) return example;
-  }
-  return {};
+  if (!http_.is_open()) return {};
+  const std::string insecure = http_.has_tls() ? "--insecure " : "";
+  const std::string& path = http_.listening().unix_path;
+  const std::string at = path.empty()
+                             ? insecure + http_.url() + "/v1/check"
+                             : "--unix-socket " + path + " " + insecure +
+                                   (http_.has_tls() ? "https" : "http") + "://localhost/v1/check";
+  return "curl -i " + at +
+         R"( -d '{"attributes":{"method":"POST","path":"/login","ip":"203.0.113.9"}}')";
 }
 
 std::size_t FrontEnds::connections() const noexcept {
-  std::size_t sum = 0;
-  for (const auto& one : all_) sum += one->connections();
-  return sum;
+  return http_.connections() + grpc_.connections() + resp_.connections();
 }
 
 std::size_t FrontEnds::most_connections() const {
-  std::size_t sum = admin_->most_connections();
-  for (const auto& one : all_) sum += one->most_connections();
+  std::size_t sum = 0;
+  for (const FrontEnd* const one : all_) sum += one->most_connections();
   return sum;
 }
 
 std::vector<ServerStatus::Listener> FrontEnds::status() const {
   std::vector<ServerStatus::Listener> out;
-  const auto add = [&](const FrontEnd& one) {
+  for (const FrontEnd* const one : all_) {
     out.push_back(
-        {std::string(one.name()), one.address(), one.connections(), one.most_connections()});
-  };
-  for (const auto& one : all_) add(*one);
-  add(*admin_);
+        {std::string(one->name()), one->address(), one->connections(), one->most_connections()});
+  }
   return out;
 }
 

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -30,9 +32,11 @@
 #include "server/net/readiness.h"
 #include "server/net/tls_context.h"
 #include "server/net/trusted_proxies.h"
+#include "server/protocol/grpc/message.h"
 #include "server/protocol/http/access.h"
 #include "server/protocol/http/fields.h"
 #include "server/protocol/http/message.h"
+#include "server/protocol/resp/client.h"
 #include "server/rules/envoy_manager.h"
 #include "server/rules/server_overrides.h"
 #include "server/runtime/loop.h"
@@ -56,16 +60,18 @@ struct FrontEndParts {
   boost::asio::io_context* elsewhere = nullptr;  // a loop for work that blocks; null: there is none
 };
 
-// A protocol at a listening address, in all loops.
+// A listening address of a protocol, with its sockets for all loops.
 //
 // Thread-safety: the thread that made it; address() and connections() from any thread. Ownership:
 // borrows the parts and outlives the loops. Its Unix socket is removed with it.
 class FrontEnd {
  public:
-  // `protocol` is the name of the application protocol for ALPN, a literal; empty: none.
-  FrontEnd(const ListenAddress& address, std::string_view protocol, const FrontEndParts& parts)
-      : parts_(parts), address_(address), protocol_(protocol) {}
-  virtual ~FrontEnd() { unlink(); }
+  // `key` is that of `listen` in the configuration; `protocol` is the name of the application
+  // protocol for ALPN, empty: none. Both are literals.
+  FrontEnd(std::string_view key, std::string_view protocol, const FrontEndParts& parts,
+           const Bounds& bounds)
+      : parts_(parts), address_(listen_address(key)), protocol_(protocol), bounds_(bounds) {}
+  ~FrontEnd() { unlink(); }
   FrontEnd(const FrontEnd&) = delete;
   FrontEnd& operator=(const FrontEnd&) = delete;
 
@@ -74,8 +80,11 @@ class FrontEnd {
   Status open(std::size_t loops, std::span<const KnownClient> clients,
               net::InheritedSockets& inherited);
   bool is_open() const noexcept { return listening_.has_value(); }
-  // Starts the front end, which is open, in the loop of that number.
-  std::unique_ptr<net::LoopFrontEnd> start(const LoopServices& loop, std::size_t number);
+  // What accepts its connections in a loop, if it is open.
+  net::Acceptor::Parts accept_in(const LoopServices& loop);
+  net::ListeningSocket take_socket(std::size_t number) {
+    return std::move(listening_->sockets[number]);
+  }
   // The listening sockets, while no loop has stopped accepting.
   const std::vector<int>& descriptors() const noexcept { return descriptors_; }
   // Leaves the Unix socket to another process.
@@ -84,44 +93,33 @@ class FrontEnd {
   void unlink() noexcept;
   // Reads files again (SIGHUP). Errors: what stays as it is, and why.
   Status reload();
-  // A command that tries the built-in rules, or nothing.
-  virtual std::string example() const { return {}; }
   // "http://127.0.0.1:8080"; empty for a Unix socket, or if it is off.
   std::string url() const;
 
   std::string_view name() const noexcept { return address_.key; }
   // "127.0.0.1:8080", "unix:/run/sluice.sock" or "off".
   std::string address() const { return listening_ ? listening_->name : "off"; }
-  std::size_t connections() const noexcept { return connections_; }
-  // The maximum; 0 if it is off.
-  std::size_t most_connections() const {
-    return is_open() ? std::min(bounds().connections, parts_.descriptors.most(*share_)) : 0;
-  }
-
- protected:
-  // Reads what the front end needs, and checks the address that it listens at.
-  virtual Status check() { return {}; }
-  virtual std::unique_ptr<net::LoopFrontEnd> make(const LoopServices& loop,
-                                                  const net::Acceptor::Parts& accept,
-                                                  net::ListeningSocket socket) = 0;
-  void log_that_nobody_operates() const;
-  virtual const Bounds& bounds() const { return parts_.config.bounds; }
-  virtual bool is_administration() const { return false; }
-
   const net::Listening& listening() const { return *listening_; }
+  bool has_tls() const noexcept { return tls_ != nullptr; }
+  const Bounds& bounds() const noexcept { return bounds_; }
   // Who may do what, for the front ends without users of their own.
   const Access& access() const { return *access_; }
   RoleOfCertificate role_of_certificate() const {
     return [&access = *access_](const auto& names) { return access.role_of_certificate(names); };
   }
-  const FrontEndParts& parts() const noexcept { return parts_; }
-  bool has_tls() const noexcept { return tls_ != nullptr; }
-  std::atomic<std::size_t> connections_{0};  // in all loops
+  // Open connections, in all loops.
+  const std::atomic<std::size_t>& connections() const noexcept { return connections_; }
+  // The maximum; 0 if it is off.
+  std::size_t most_connections() const {
+    return is_open() ? std::min(bounds_.connections, parts_.descriptors.most(*share_)) : 0;
+  }
 
  private:
   const FrontEndParts parts_;
   const ListenAddress& address_;
   const std::string_view protocol_;
+  const Bounds bounds_;
+  std::atomic<std::size_t> connections_{0};
   std::optional<net::Listening> listening_;
   std::vector<int> descriptors_;
   net::DescriptorBudget::Share* share_ = nullptr;  // if it is open
@@ -212,6 +210,8 @@ class AdminHandler final : public http::Handler {
 class FrontEnds {
  public:
   FrontEnds(const FrontEndParts& parts, MakeAdmin admin);
+  FrontEnds(const FrontEnds&) = delete;
+  FrontEnds& operator=(const FrontEnds&) = delete;
 
   // Reads the clients' tokens, warns of weak ones, and listens: the front ends with a socket for
   // each loop, the administration with one. Errors: the first, as one line.
@@ -227,14 +227,14 @@ class FrontEnds {
   // Leaves all Unix sockets to another process.
   void keep_unix_sockets() noexcept;
   // Reads the files of the front ends again. Logs errors.
-  void reload(Log& log);
+  void reload();
 
   // "ready http=127.0.0.1:8080 grpc=off resp=off admin=127.0.0.1:6070"
   std::string ready_line() const;
   // A command that tries the built-in rules, or nothing.
   std::string example() const;
   // The URL of the live page; empty if a browser cannot reach it.
-  std::string live_page() const { return admin_->url().empty() ? "" : admin_->url() + "/"; }
+  std::string live_page() const { return admin_.url().empty() ? "" : admin_.url() + "/"; }
   // Open connections, except for the administration's.
   std::size_t connections() const noexcept;
   // The sum of the maximums of all that listen, the administration among them.
@@ -244,11 +244,21 @@ class FrontEnds {
   void add_metrics(metrics::Registry& registry) const;
 
  private:
-  const Config& config_;
-  Log& log_;
+  std::unique_ptr<net::LoopFrontEnd> make_http(const LoopServices& loop, std::size_t number);
+  std::unique_ptr<net::LoopFrontEnd> make_grpc(const LoopServices& loop, std::size_t number);
+  std::unique_ptr<net::LoopFrontEnd> make_resp(const LoopServices& loop, std::size_t number);
+  std::unique_ptr<grpc::StreamIn> open_quota(const grpc::Call& call, grpc::StreamOut& out,
+                                             boost::asio::io_context& loop) const;
+  Status check(FrontEnd& opened);
+
+  const FrontEndParts parts_;
+  const MakeAdmin make_admin_;
+  const net::SteadyTime started_ = parts_.clock.now();
   std::vector<KnownClient> clients_;  // borrowed by the front ends
-  std::vector<std::unique_ptr<FrontEnd>> all_;
-  std::unique_ptr<FrontEnd> admin_;
+  resp::Users resp_users_;
+  std::atomic<std::uint64_t> last_resp_id_{0};
+  FrontEnd http_, grpc_, resp_, admin_;
+  const std::array<FrontEnd*, 4> all_{&http_, &grpc_, &resp_, &admin_};
 };
 
 }  // namespace sluice::server

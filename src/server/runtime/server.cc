@@ -813,7 +813,7 @@ ServerRules::Reloaded Server::Impl::reload() {
   if (!changed) log_.error("the token is unchanged", {{"why", changed.error()}});
   // In a turn of its own, because a request may have asked for the reload.
   if (changed && *changed) boost::asio::post(main_, [this] { events_.end_current(); });
-  front_ends_.reload(log_);
+  front_ends_.reload();
   auto result = rules_.reload(log_);
   follow_rules();
   notify_manager("READY=1");
