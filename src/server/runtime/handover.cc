@@ -302,19 +302,19 @@ Unexpected<std::string> Predecessor::failed(std::string_view why) const {
   return {"cannot take over from the server at " + path_ + ": " + std::string(why)};
 }
 
-Expected<std::optional<Predecessor>> Predecessor::find(const std::string& path) {
+Expected<std::unique_ptr<Predecessor>> Predecessor::find(const std::string& path) {
   const auto address = net::SocketAddress::of_unix(path);
   if (!address) return Unexpected{"drain.handover: the path is too long; at most 103 bytes"};
-  Predecessor out(path, open_socket(0));
-  const int socket = out.socket_.descriptor();
+  std::unique_ptr<Predecessor> out(new Predecessor(path, open_socket(0)));
+  const int socket = out->socket_.descriptor();
   if (::connect(socket, address->get(), address->size()) != 0) {
-    if (errno == ENOENT || errno == ECONNREFUSED) return std::optional<Predecessor>();
-    return out.failed(text_of(errno));
+    if (errno == ENOENT || errno == ECONNREFUSED) return std::unique_ptr<Predecessor>();
+    return out->failed(text_of(errno));
   }
-  if (!is_trusted(socket)) return out.failed("it has another user");
-  out.process_ = {static_cast<int>(::syscall(SYS_pidfd_open, peer_of(socket).pid, 0)), 0};
-  if (auto received = out.receive_sockets(); !received) return Unexpected{received.error()};
-  return std::optional(std::move(out));
+  if (!is_trusted(socket)) return out->failed("it has another user");
+  out->process_ = {static_cast<int>(::syscall(SYS_pidfd_open, peer_of(socket).pid, 0)), 0};
+  if (auto received = out->receive_sockets(); !received) return Unexpected{received.error()};
+  return out;
 }
 
 Status Predecessor::receive_sockets() {
@@ -331,28 +331,27 @@ Status Predecessor::receive_sockets() {
 // Waits until the predecessor says something or has ended. Errors: a signal that ends this process
 // was received, or the time is over.
 Status Predecessor::wait(std::string_view what, std::optional<std::chrono::seconds> at_most) {
-  boost::asio::io_context& loop = waiting_->loop;
-  boost::asio::posix::stream_descriptor socket(loop, socket_.descriptor());
+  boost::asio::posix::stream_descriptor socket(loop_, socket_.descriptor());
   bool is_signalled = false;
   bool is_readable = false;
-  waiting_->signals.async_wait([&](const error_code& why, int) {
+  signals_.async_wait([&](const error_code& why, int) {
     if (!why) is_signalled = true;
-    loop.stop();
+    loop_.stop();
   });
   socket.async_wait(socket.wait_read, [&](const error_code& why) {
     if (!why) is_readable = true;
-    loop.stop();
+    loop_.stop();
   });
-  loop.restart();
+  loop_.restart();
   if (at_most) {
-    loop.run_for(*at_most);
+    loop_.run_for(*at_most);
   } else {
-    loop.run();
+    loop_.run();
   }
-  waiting_->signals.cancel();
+  signals_.cancel();
   socket.release();
-  loop.restart();
-  loop.poll();  // ends both waits
+  loop_.restart();
+  loop_.poll();  // ends both waits
   if (is_signalled) return failed("a signal ended the wait for " + std::string(what));
   if (!is_readable) return failed("it did not answer");
   return {};

@@ -47,9 +47,9 @@ namespace sluice::server {
 // The server that this process succeeds. See Handover.
 class Predecessor {
  public:
-  // Receives the sockets of the server that waits at the path. Returns nothing if there is none.
+  // Receives the sockets of the server that waits at the path. Returns null if there is none.
   // Errors: one line.
-  static Expected<std::optional<Predecessor>> find(const std::string& path);
+  static Expected<std::unique_ptr<Predecessor>> find(const std::string& path);
 
   net::InheritedSockets take_sockets() noexcept { return std::move(sockets_); }
   std::vector<net::FileLock> take_locks() noexcept { return std::move(locks_); }
@@ -66,17 +66,13 @@ class Predecessor {
   bool has_died() const;
   Unexpected<std::string> failed(std::string_view why) const;
 
-  // Signals from the start on, so that none is missed between two waits.
-  struct Waiting {
-    boost::asio::io_context loop{1};
-    boost::asio::signal_set signals{loop, SIGTERM, SIGINT, SIGPWR};
-  };
-
-  std::string path_;
+  boost::asio::io_context loop_{1};
+  // From the start on, so that none is missed between two waits.
+  boost::asio::signal_set signals_{loop_, SIGTERM, SIGINT, SIGPWR};
+  const std::string path_;
   net::ListeningSocket socket_;
-  std::unique_ptr<Waiting> waiting_ = std::make_unique<Waiting>();
-  net::ListeningSocket process_{-1,
-                                0};  // a descriptor of the process (pidfd_open), if there is one
+  // A descriptor of the process (pidfd_open), if there is one.
+  net::ListeningSocket process_{-1, 0};
   net::InheritedSockets sockets_;
   std::vector<net::FileLock> locks_;
 };
@@ -113,7 +109,7 @@ class Handover {
   // Takes the sockets of a service manager, and those of the server that waits at the path, if
   // there is one. An empty path: of no server. Errors: one line.
   Expected<net::InheritedSockets> inherit(const std::string& path);
-  bool has_predecessor() const noexcept { return predecessor_.has_value(); }
+  bool has_predecessor() const noexcept { return predecessor_ != nullptr; }
   // The locks of that server, which it shares with this process from now on.
   std::vector<net::FileLock> take_locks() noexcept {
     return predecessor_ ? predecessor_->take_locks() : std::vector<net::FileLock>();
@@ -142,7 +138,7 @@ class Handover {
   const std::function<std::vector<int>()> descriptors_;
   const std::function<void()> handed_over_;
   const std::function<bool()> ends_first_;
-  std::optional<Predecessor> predecessor_;
+  std::unique_ptr<Predecessor> predecessor_;
   std::string path_;  // empty: a successor has it
   bool published_ = false;
   boost::asio::posix::stream_descriptor listening_;

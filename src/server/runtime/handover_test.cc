@@ -52,7 +52,7 @@ class HandoverTest : public ::testing::Test {
 TEST_F(HandoverTest, WithoutAPredecessorThereIsNone) {
   const auto none = Predecessor::find(path_);
   ASSERT_TRUE(none);
-  EXPECT_FALSE(none->has_value());
+  EXPECT_FALSE(*none);
 }
 
 TEST_F(HandoverTest, ASignalEndsTheWaitForTheSockets) {
@@ -80,7 +80,7 @@ TEST_F(HandoverTest, ASuccessorReceivesEverySocketAndTheServerStops) {
   start(std::vector<int>(300, listening.sockets[0].descriptor()));  // more than a packet has
   auto found = Predecessor::find(path_);
   ASSERT_TRUE(found) << found.error();
-  ASSERT_TRUE(found->has_value());
+  ASSERT_TRUE(*found);
   EXPECT_EQ((*found)->take_sockets().size(), 300U);
   EXPECT_TRUE((*found)->succeed());
   thread_.join();
@@ -91,7 +91,7 @@ TEST_F(HandoverTest, ASuccessorReceivesEverySocketAndTheServerStops) {
 TEST_F(HandoverTest, ASuccessorBeginsAfterTheEndOfAServerThatKeepsItsCounters) {
   start({}, true);
   auto found = Predecessor::find(path_);
-  ASSERT_TRUE(found->has_value());
+  ASSERT_TRUE(*found);
   std::atomic<bool> ended = false;
   bool began_after = false;
   std::thread successor([&] { began_after = *(*found)->succeed() && ended; });
@@ -107,9 +107,9 @@ TEST_F(HandoverTest, ASuccessorBeginsAfterTheEndOfAServerThatKeepsItsCounters) {
 
 TEST_F(HandoverTest, ASuccessorThatEndsBeforeItIsReadyChangesNothing) {
   start({});
-  ASSERT_TRUE(Predecessor::find(path_)->has_value());
+  ASSERT_NE(*Predecessor::find(path_), nullptr);
   auto next = Predecessor::find(path_);
-  ASSERT_TRUE(next->has_value());
+  ASSERT_TRUE(*next);
   EXPECT_EQ(handed_over_, 0);
   EXPECT_TRUE((*next)->succeed());
   thread_.join();
@@ -120,7 +120,7 @@ TEST_F(HandoverTest, OnlyOneOfTwoSuccessorsSucceeds) {
   start({});
   auto first = Predecessor::find(path_);
   auto second = Predecessor::find(path_);
-  ASSERT_TRUE(first->has_value() && second->has_value());
+  ASSERT_TRUE(*first && *second);
   const auto replaced = (*first)->succeed();
   ASSERT_FALSE(replaced);
   EXPECT_NE(replaced.error().find("it has another successor"), std::string::npos)
@@ -146,7 +146,7 @@ TEST_F(HandoverTest, AFileThatIsNoSocketIsNotReplaced) {
   Handover handover(main_, log_, [] { return std::vector<int>(); }, [] {});
   EXPECT_EQ(handover.open(path_).error(),
             "drain.handover: cannot listen at " + path_ + ": File exists");
-  EXPECT_FALSE(Predecessor::find(path_)->has_value()) << "no server listens there";
+  EXPECT_EQ(*Predecessor::find(path_), nullptr) << "no server listens there";
 }
 
 }  // namespace
