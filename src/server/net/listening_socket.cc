@@ -5,15 +5,16 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <iterator>
 #include <memory>
+#include <system_error>
 #include <utility>
 
 namespace sluice::server::net {
@@ -130,8 +131,8 @@ Expected<Listening> listen_at_tcp(const Address& wanted, std::size_t loops,
 
 // Removes the socket file if no process listens at it. Does not remove other kinds of files.
 void remove_stale(const SocketAddress& address, const std::string& path) {
-  struct stat status{};
-  if (::lstat(path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) return;
+  std::error_code error;
+  if (!std::filesystem::is_socket(std::filesystem::symlink_status(path, error))) return;
   const ListeningSocket socket = open_socket(address);
   if (::connect(socket.descriptor(), address.get(), address.size()) != 0 && errno == ECONNREFUSED) {
     ::unlink(path.c_str());

@@ -57,23 +57,16 @@ Loop::Loop(const Parts& parts)
       services_{.context = context_,
                 .recorder = parts.recorder,
                 .session = [parts, stores = stores_.get()]() -> Session::Parts {
-                  if (stores == nullptr) {
-                    return {parts.limiter,
-                            parts.rules,
-                            parts.recorder,
-                            parts.denials,
-                            {.overrides = parts.overrides},
-                            parts.traffic,
-                            parts.keys,
-                            parts.waits,
-                            parts.recent,
-                            parts.otlp};
+                  RuleStores also{.overrides = parts.overrides};
+                  if (stores != nullptr) {
+                    also.shadow = stores->shadow();
+                    also.local = stores->local();
                   }
-                  return {stores->limiter(),
+                  return {stores != nullptr ? stores->limiter() : *parts.limiter,
                           parts.rules,
                           parts.recorder,
                           parts.denials,
-                          {stores->shadow(), stores->local(), parts.overrides},
+                          also,
                           parts.traffic,
                           parts.keys,
                           parts.waits,

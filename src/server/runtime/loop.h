@@ -42,7 +42,7 @@ struct LoopServices {
 class Loop {
  public:
   struct Parts {
-    Limiter& limiter;
+    Limiter* limiter;  // null: `make_stores` makes stores
     const RulesManager& rules;
     metrics::Recorder& recorder;
     DenialLog& denials;

@@ -70,7 +70,7 @@ class LoopTest : public ::testing::Test {
   void TearDown() override { loop_.reset(); }
 
   Loop::Parts parts() {
-    return {.limiter = limiter_,
+    return {.limiter = &limiter_,
             .rules = *manager_,
             .recorder = recorder_,
             .denials = denials_,

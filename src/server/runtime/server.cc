@@ -713,7 +713,7 @@ void Server::Impl::start_quota(Loop& loop) {
 void Server::Impl::start_administration() {
   metrics::Recorder& recorder = registry_.make_recorder();
   admin_stores_ = stores_->make(main_);
-  Limiter& limiter = admin_stores_ ? admin_stores_->limiter() : stores_->limiter();
+  Limiter& limiter = admin_stores_ ? admin_stores_->limiter() : *stores_->limiter();
   LoopServices services{
       main_, recorder,
       [this, &limiter, &recorder]() -> Session::Parts {

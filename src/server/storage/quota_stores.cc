@@ -35,14 +35,26 @@ constexpr const char* kDomain = "sluice.counters";
 // A denied request that no full bucket would admit may pass when the part has grown.
 constexpr Duration kUntilNextReport = std::chrono::seconds{1};
 
-// Decides with the buckets of one event loop.
+// The stores of one event loop: it decides with its own buckets.
 //
 // Thread-safety: the loop's thread only; a request that waits must be on a fiber. Ownership:
 // borrows its arguments.
-class QuotaStore final : public Store {
+class LoopQuotas final : public LoopStores, private Store {
  public:
-  QuotaStore(boost::asio::io_context& loop, QuotaClient& client, std::chrono::milliseconds deadline)
-      : sleeps_(loop), client_(client), deadline_(deadline) {}
+  LoopQuotas(boost::asio::io_context& loop, QuotaClient& client, Store& local,
+             std::chrono::milliseconds deadline)
+      : sleeps_(loop), client_(client), local_(local), deadline_(deadline) {}
+
+  Limiter& limiter() override { return limiter_; }
+  Store* shadow() override { return nullptr; }
+  Store* local() override { return &local_; }
+  void stop() override { sleeps_.stop(); }
+
+ private:
+  struct Known {
+    std::shared_ptr<QuotaBucket> bucket;
+    Limit numbers;
+  };
 
   Decision apply(Action action, std::span<const Charge> charges, std::optional<Instant>,
                  std::span<Decision> each) noexcept override {
@@ -52,14 +64,6 @@ class QuotaStore final : public Store {
       return fail(Reason::kStoreError, each);
     }
   }
-  // Ends all waits, and no other begins.
-  void stop() { sleeps_.stop(); }
-
- private:
-  struct Known {
-    std::shared_ptr<QuotaBucket> bucket;
-    Limit numbers;
-  };
 
   static Decision fail(Reason reason, std::span<Decision> each) noexcept {
     std::fill(each.begin(), each.end(), Decision::refused(reason));
@@ -73,9 +77,11 @@ class QuotaStore final : public Store {
 
   net::FiberSleeps sleeps_;
   QuotaClient& client_;
+  Store& local_;
   const std::chrono::milliseconds deadline_;
   std::unordered_map<std::string, Known> known_;  // by tag and key
   std::size_t next_look_ = 1024;                  // for idle ones, at this size
+  Limiter limiter_{*this};
 };
 
 Duration rounded_up(std::chrono::nanoseconds time) { return std::chrono::ceil<Duration>(time); }
@@ -151,7 +157,7 @@ std::uint64_t most_of(std::span<const Charge> charges, const Buckets& buckets) {
   return most;
 }
 
-Decision QuotaStore::decide(Action action, std::span<const Charge> charges,
+Decision LoopQuotas::decide(Action action, std::span<const Charge> charges,
                             std::span<Decision> each) {
   const Verb verb = action.verb;
   const bool is_known = verb == Verb::kTake || verb == Verb::kPeek || verb == Verb::kRefund ||
@@ -212,7 +218,7 @@ Decision QuotaStore::decide(Action action, std::span<const Charge> charges,
   return whole_of(each.first(charges.size()));
 }
 
-std::shared_ptr<QuotaBucket> QuotaStore::find(const Charge& charge) {
+std::shared_ptr<QuotaBucket> LoopQuotas::find(const Charge& charge) {
   std::string name(charge.tag);
   name.append(1, '\0').append(charge.key);
   const auto found = known_.find(name);
@@ -226,14 +232,14 @@ std::shared_ptr<QuotaBucket> QuotaStore::find(const Charge& charge) {
   return bucket;
 }
 
-void QuotaStore::forget_idle() {
+void LoopQuotas::forget_idle() {
   std::erase_if(known_, [](const auto& entry) { return !entry.second.bucket->is_in_use(); });
   next_look_ = std::max<std::size_t>(2 * known_.size(), 1024);
 }
 
 // Waits until there is an assignment. Returns false after the deadline, and at once if the other
 // server cannot be reached.
-bool QuotaStore::wait_for(QuotaBucket& bucket) {
+bool LoopQuotas::wait_for(QuotaBucket& bucket) {
   if (net::current_fiber() == nullptr || !client_.stats().is_connected) return false;
   // The first use makes the client report the bucket; nothing is taken.
   static_cast<void>(bucket.try_take(0));
@@ -256,9 +262,8 @@ class QuotaStores final : public Stores {
                 .memory = {.max_keys = config.max_keys, .max_log_bytes = config.max_log_bytes}}),
         client_(std::move(options)) {}
 
-  Limiter& limiter() override { return nowhere_; }
   std::unique_ptr<LoopStores> make(boost::asio::io_context& loop) override {
-    return std::make_unique<OfLoop>(*this, loop);
+    return std::make_unique<LoopQuotas>(loop, client_, local_, config_.upstream.deadline);
   }
   Expected<HeldBlocks> find_blocks(LoopStores*, std::size_t) override { return HeldBlocks{}; }
   Status read_ledger(LoopStores*, const LedgerReplay::See&) override {
@@ -302,21 +307,6 @@ class QuotaStores final : public Stores {
   }
 
  private:
-  class OfLoop final : public LoopStores {
-   public:
-    OfLoop(QuotaStores& all, boost::asio::io_context& loop)
-        : all_(all), store_(loop, all.client_, all.config_.upstream.deadline) {}
-    Limiter& limiter() override { return limiter_; }
-    Store* shadow() override { return nullptr; }
-    Store* local() override { return &all_.local_; }
-    void stop() override { store_.stop(); }
-
-   private:
-    QuotaStores& all_;
-    QuotaStore store_;
-    Limiter limiter_{store_};
-  };
-
   std::string why(const QuotaClient::Stats& stats) const {
     return config_.store + " is not connected" +
            (stats.last_error.empty() ? std::string() : ": " + stats.last_error);
@@ -344,8 +334,6 @@ class QuotaStores final : public Stores {
 
   const Config config_;
   Log& log_;
-  MemoryStore nothing_{{.max_keys = 1, .max_log_bytes = 1}};
-  Limiter nowhere_{nothing_};  // for loops that have stores of their own
   LocalShareStore local_;
   QuotaClient client_;
   std::optional<boost::asio::steady_timer> timer_;

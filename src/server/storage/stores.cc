@@ -5,7 +5,6 @@
 
 #include "server/storage/stores.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -100,8 +99,9 @@ Status CounterSnapshots::lock(std::vector<net::FileLock> inherited) {
 }
 
 std::optional<Instant> CounterSnapshots::read() {
-  struct stat status{};
-  if (::lstat(path_.c_str(), &status) != 0 && errno == ENOENT) {
+  std::error_code error;
+  if (std::filesystem::symlink_status(path_, error).type() ==
+      std::filesystem::file_type::not_found) {
     log_.info("there is no snapshot, so the counters start again", {{"file", path_}});
     return std::nullopt;
   }
@@ -304,26 +304,8 @@ LeaseOptions lease_options(const Config& config) {
 
 }  // namespace
 
-// The request of a circuit breaker that no client makes: it writes, because a server that only
-// answers cannot decide. Its counter expires after a second.
-class Probe final : public AsyncStore::Completion {
- public:
-  void begin(const CircuitBreaker& breaker, AsyncStore& store) noexcept {
-    if (is_under_way_ || !breaker.probe_is_due()) return;
-    is_under_way_ = true;
-    store.async_apply(Verb::kCharge, {&charge_, 1}, {}, {&answer_, 1}, *this);
-  }
-  void done(const Decision&) noexcept override { is_under_way_ = false; }
-
- private:
-  const Charge charge_{.key = "sluice probe",
-                       .limit = fixed_window(1).per(std::chrono::seconds(1))};
-  Decision answer_;
-  bool is_under_way_ = false;
-};
-
 // The stores of one loop.
-class RedisStores::Chain final : public LoopStores {
+class RedisStores::Chain final : public LoopStores, private AsyncStore::Completion {
  public:
   Chain(RedisStores& all, boost::asio::io_context& loop)
       : all_(all),
@@ -341,7 +323,13 @@ class RedisStores::Chain final : public LoopStores {
   Store* shadow() override { return &chain_.uncached(); }
   Store* local() override { return &all_.shared_.local; }
   redis::Client* redis() override { return &redis_.client(); }
-  void probe() noexcept override { probe_.begin(all_.breaker(), returns_.uncached()); }
+  // Sends a request that no client makes: it writes, because a server that only answers cannot
+  // decide. Its counter expires after a second.
+  void probe() noexcept override {
+    if (is_probing_ || !all_.breaker().probe_is_due()) return;
+    is_probing_ = true;
+    returns_.uncached().async_apply(Verb::kCharge, {&probe_, 1}, {}, {&probe_answer_, 1}, *this);
+  }
   void stop() override {
     if (std::exchange(is_stopped_, true)) return;
     leased_.stop();
@@ -353,13 +341,17 @@ class RedisStores::Chain final : public LoopStores {
   const metrics::Durations& durations() const noexcept { return fibers_.durations(); }
 
  private:
+  void done(const Decision&) noexcept override { is_probing_ = false; }
+
   RedisStores& all_;
   bool is_stopped_ = false;
+  bool is_probing_ = false;
+  const Charge probe_{.key = "sluice probe", .limit = fixed_window(1).per(std::chrono::seconds(1))};
+  Decision probe_answer_;
   redis::LoopStore redis_;
   FiberStore fibers_;
   policy::Chain chain_;
   policy::AsyncChain returns_;  // takes back what leases did not use
-  Probe probe_;
   LoopLeases leased_;
   Limiter limiter_;
 };
@@ -798,7 +790,7 @@ class InMemory final : public Stores {
                SystemClock::instance()),
         limiter_(store_) {}
 
-  Limiter& limiter() override { return limiter_; }
+  Limiter* limiter() override { return &limiter_; }
   std::unique_ptr<LoopStores> make(boost::asio::io_context&) override { return nullptr; }
 
   Expected<HeldBlocks> find_blocks(LoopStores*, std::size_t most) override {

@@ -113,8 +113,8 @@ class Stores {
                                                 const Clock& steady = SteadyClock::instance());
 
   virtual ~Stores() = default;
-  // Used if the store never waits.
-  virtual Limiter& limiter() = 0;
+  // Decides if the store never waits; null: the stores of each loop do.
+  virtual Limiter* limiter() { return nullptr; }
   // Returns the stores of one loop if they may wait, else null.
   virtual std::unique_ptr<LoopStores> make(boost::asio::io_context& loop) = 0;
 
@@ -172,7 +172,6 @@ class RedisStores final : public Stores {
   // Gives back the units of leases that have not ended, if there are any, within a second.
   ~RedisStores() override;
 
-  Limiter& limiter() override { return nowhere_; }
   std::unique_ptr<LoopStores> make(boost::asio::io_context& loop) override;
   Expected<HeldBlocks> find_blocks(LoopStores* loop, std::size_t most) override;
   Status read_ledger(LoopStores* loop, const LedgerReplay::See& see) override;
@@ -205,8 +204,6 @@ class RedisStores final : public Stores {
   Log& log_;
   StoreLog events_;
   RedisHealth health_;
-  MemoryStore nothing_{{.max_keys = 1, .max_log_bytes = 1}};
-  Limiter nowhere_{nothing_};  // for loops that have stores of their own
   policy::Shared shared_;
   Leases leases_;
   mutable std::mutex mutex_;  // protects the members below

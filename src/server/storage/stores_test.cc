@@ -30,7 +30,7 @@ TEST(Stores, SayOnceAMinuteThatBlockedKeysWereFreed) {
       for (int i = 0; i < 1000; ++i) {
         const std::string key = name + std::to_string(i);
         const Charge charge{.key = key, .limit = fixed_window(0).per(1h), .block = &block};
-        stores->limiter().store().apply_one({Verb::kBlock, 1h}, charge, {});
+        stores->limiter()->store().apply_one({Verb::kBlock, 1h}, charge, {});
       }
       stores->look();
     };
