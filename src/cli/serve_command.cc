@@ -107,11 +107,13 @@ int serve(const ServeFlags& flags) {
   if (const auto conflict = server::find_conflict(config); !conflict.empty()) {
     throw Failed(conflict, kUsage);
   }
-  auto server = server::Server::start(config);
-  if (!server) throw Failed(server.error());
-  std::cout << (*server)->ready_line() << std::endl;
-  if (const std::string hint = (*server)->hint(); !hint.empty()) std::cerr << hint << std::endl;
-  return (*server)->run() ? 0 : kFailed;
+  const auto on_ready = [](const std::string& ready_line, const std::string& hint) {
+    std::cout << ready_line << std::endl;
+    if (!hint.empty()) std::cerr << hint << std::endl;
+  };
+  const auto served = server::serve(config, on_ready);
+  if (!served) throw Failed(served.error());
+  return *served ? 0 : kFailed;
 }
 
 }  // namespace

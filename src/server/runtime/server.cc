@@ -414,7 +414,7 @@ constexpr std::size_t kKeysAtOnce = 64;  // limits and loops: some ms
 
 insight::TopKeysOptions top_keys_options(const Config& config) {
   return {.keys = config.log.keys == LogKeys::kNone ? 0 : config.top_keys,
-          .loops = Loops::count(config.threads),
+          .loops = count_loops(config.threads),
           .hashed = config.log.keys == LogKeys::kHash};
 }
 
@@ -439,12 +439,10 @@ void block_signals() {
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
 }
 
-}  // namespace
-
-class Server::Impl {
+class Server {
  public:
-  Impl(const Config& config, ServerRules rules, std::unique_ptr<ServerOverrides> overrides,
-       TrustedProxies trusted, AdminToken token);
+  Server(const Config& config, ServerRules rules, std::unique_ptr<ServerOverrides> overrides,
+         TrustedProxies trusted, AdminToken token);
 
   Status open();
   std::string ready_line() const { return front_ends_.ready_line(); }
@@ -497,7 +495,7 @@ class Server::Impl {
   std::deque<TrafficRecorder> recorders_;  // of the loops
   std::unique_ptr<OtlpExporter> otlp_;     // null: nothing is sent to OpenTelemetry
   insight::TopKeys top_keys_;
-  RecentRequests recent_{Loops::count(config_.threads)};
+  RecentRequests recent_{count_loops(config_.threads)};
   net::Readiness ready_;
   const net::SteadyTime started_ = clock_.now();
   net::DescriptorBudget descriptors_;
@@ -513,7 +511,7 @@ class Server::Impl {
   net::FiberSleeps admin_sleeps_{main_};
   std::unique_ptr<net::LoopFrontEnd> administration_;
   detail::Waits waits_{config_.bounds.waiting};  // of all loops
-  Loops loops_;
+  std::deque<Loop> loops_;
   boost::asio::steady_timer shutdown_timer_{main_};
   bool is_ending_ = false;
   Handover handover_{main_, log_, [this] { return descriptors_to_give(); }, [this] { hand_over(); },
@@ -522,9 +520,8 @@ class Server::Impl {
   MetricsWorker metrics_worker_{registry_};
 };
 
-Server::Impl::Impl(const Config& config, ServerRules rules,
-                   std::unique_ptr<ServerOverrides> overrides, TrustedProxies trusted,
-                   AdminToken token)
+Server::Server(const Config& config, ServerRules rules, std::unique_ptr<ServerOverrides> overrides,
+               TrustedProxies trusted, AdminToken token)
     : config_(config),
       log_(config.log),
       rules_(std::move(rules)),
@@ -561,7 +558,7 @@ Server::Impl::Impl(const Config& config, ServerRules rules,
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit of file sizes returns an error
 }
 
-AdminEndpoint Server::Impl::admin_parts(Limiter& limiter) {
+AdminEndpoint Server::admin_parts(Limiter& limiter) {
   const auto done = [this](std::string_view what, std::string_view peer) {
     log_.info("administration", {{"what", what}, {"peer", peer}});
     follow_rules();
@@ -595,7 +592,7 @@ AdminEndpoint Server::Impl::admin_parts(Limiter& limiter) {
                                          : [this] { return quota_->json(); }};
 }
 
-void Server::Impl::add_metrics() {
+void Server::add_metrics() {
   stores_->add_metrics(registry_);
   if (traffic_) add_traffic_metrics(registry_, *traffic_);
   if (otlp_) add_otlp_metrics(registry_, *otlp_);
@@ -616,7 +613,7 @@ void Server::Impl::add_metrics() {
 }
 
 // An endpoint of the environment, which may be meant for other programs, is no reason not to start.
-Status Server::Impl::open_otlp() {
+Status Server::open_otlp() {
   const OtlpOptions options = otlp_options(config_);
   if (options.endpoint.empty()) return {};
   auto post = OtlpExporter::make_post(options);
@@ -631,7 +628,7 @@ Status Server::Impl::open_otlp() {
   return {};
 }
 
-Status Server::Impl::open() {
+Status Server::open() {
   auto stores = Stores::open(config_, log_);
   if (!stores) return Unexpected{stores.error()};
   stores_ = std::move(*stores);
@@ -642,7 +639,7 @@ Status Server::Impl::open() {
   }
   if (auto opened = open_otlp(); !opened) return opened;
   add_metrics();
-  const std::size_t threads = Loops::count(config_.threads);
+  const std::size_t threads = count_loops(config_.threads);
   auto inherited = handover_.inherit(config_.handover);
   if (!inherited) return Unexpected{inherited.error()};
   auto locked = stores_->lock_files(handover_.take_locks(), handover_.has_predecessor());
@@ -671,33 +668,33 @@ Status Server::Impl::open() {
   return opened;
 }
 
-void Server::Impl::start_loops(std::size_t threads) {
+void Server::start_loops(std::size_t threads) {
   const auto make_stores = [this](boost::asio::io_context& loop) { return stores_->make(loop); };
   const bool hash_all = config_.log.keys != LogKeys::kPlain;
   for (std::size_t i = 0; i < threads; ++i) {
     TrafficRecorder* const traffic =
         traffic_ ? &recorders_.emplace_back(*traffic_, denials_, hash_all) : nullptr;
     insight::KeyRecorder* const keys = top_keys_.is_on() ? &top_keys_.make_recorder() : nullptr;
-    Loop& loop = loops_.add({stores_->limiter(),
-                             rules_.manager(),
-                             registry_.make_recorder(),
-                             denials_,
-                             clock_,
-                             make_stores,
-                             &overrides_->all(),
-                             traffic,
-                             keys,
-                             {},
-                             &waits_,
-                             &recent_.make_lane(),
-                             otlp_.get()});
+    Loop& loop = loops_.emplace_back(Loop::Parts{stores_->limiter(),
+                                                 rules_.manager(),
+                                                 registry_.make_recorder(),
+                                                 denials_,
+                                                 clock_,
+                                                 make_stores,
+                                                 &overrides_->all(),
+                                                 traffic,
+                                                 keys,
+                                                 {},
+                                                 &waits_,
+                                                 &recent_.make_lane(),
+                                                 otlp_.get()});
     front_ends_.start(loop, i);
     if (i == 0 && config_.grpc != "off") start_quota(loop);
   }
 }
 
 // Quotas ask the store itself: a cached denial would lower all parts, and a lease hold units twice.
-void Server::Impl::start_quota(Loop& loop) {
+void Server::start_quota(Loop& loop) {
   const LoopServices& services = loop.services();
   const Session::Parts parts = services.session();
   Store& store = parts.stores.shadow != nullptr ? *parts.stores.shadow : parts.limiter.store();
@@ -710,7 +707,7 @@ void Server::Impl::start_quota(Loop& loop) {
   loop.add(quota_->start(services.context, store, kind, &overrides_->all(), std::move(shares)));
 }
 
-void Server::Impl::start_administration() {
+void Server::start_administration() {
   metrics::Recorder& recorder = registry_.make_recorder();
   admin_stores_ = stores_->make(main_);
   Limiter& limiter = admin_stores_ ? admin_stores_->limiter() : *stores_->limiter();
@@ -725,7 +722,7 @@ void Server::Impl::start_administration() {
   administration_ = front_ends_.start_administration(services);
 }
 
-std::string Server::Impl::hint() const {
+std::string Server::hint() const {
   const std::string example = front_ends_.example();
   if (!rules_.only_built_in() || example.empty()) return {};
   return "No rules were given, so a built-in example is active (--rules FILE selects others).\n"
@@ -733,7 +730,7 @@ std::string Server::Impl::hint() const {
          example;
 }
 
-void Server::Impl::follow_shared_overrides() {
+void Server::follow_shared_overrides() {
   const auto on_trouble = [this](std::string_view why) {
     if (why.empty()) return log_.info("the overrides in Redis can be read again");
     log_.warning("the overrides in Redis cannot be read; the known ones count", {{"why", why}});
@@ -747,9 +744,9 @@ void Server::Impl::follow_shared_overrides() {
   overrides_->follow(main_, on_trouble, on_lost);
 }
 
-bool Server::Impl::run() {
+bool Server::run() {
   if (otlp_) otlp_->start();
-  loops_.start();
+  for (Loop& loop : loops_) loop.start();
   if (const std::string page = front_ends_.live_page(); !page.empty()) {
     log_.info("the live page shows what the server does", {{"url", page}});
   }
@@ -766,7 +763,7 @@ bool Server::Impl::run() {
   overrides_->stop();
   admin_sleeps_.stop();
   if (admin_stores_) admin_stores_->stop();
-  loops_.stop();
+  for (Loop& loop : loops_) loop.stop();
   const bool overrides = keep_overrides();
   const bool counters = stores_->end_files();
   handover_.finish();  // a successor that waits for the counters
@@ -775,7 +772,7 @@ bool Server::Impl::run() {
   return overrides && counters;
 }
 
-void Server::Impl::wait_for_signal() {
+void Server::wait_for_signal() {
   signals_.async_wait([this](const error_code& why, int signal) {
     if (why) return;
     wait_for_signal();
@@ -791,7 +788,7 @@ void Server::Impl::wait_for_signal() {
 }
 
 // Detects changed files, and rules that the administration has changed.
-void Server::Impl::check_for_changes() {
+void Server::check_for_changes() {
   if (config_.watch && rules_.changed_on_disk()) static_cast<void>(reload());
   end_temporary_changes();
   follow_rules();
@@ -807,7 +804,7 @@ void Server::Impl::check_for_changes() {
   });
 }
 
-ServerRules::Reloaded Server::Impl::reload() {
+ServerRules::Reloaded Server::reload() {
   notify_reloading(clock_.now());
   const auto changed = token_.reload();
   if (!changed) log_.error("the token is unchanged", {{"why", changed.error()}});
@@ -820,7 +817,7 @@ ServerRules::Reloaded Server::Impl::reload() {
   return result;
 }
 
-ServerStatus Server::Impl::status() {
+ServerStatus Server::status() {
   const auto up = clock_.now() - started_;
   ServerStatus out{.version = SLUICE_VERSION,
                    .uptime = std::chrono::duration_cast<std::chrono::seconds>(up),
@@ -839,21 +836,21 @@ ServerStatus Server::Impl::status() {
   return out;
 }
 
-void Server::Impl::follow_rules() {
+void Server::follow_rules() {
   if (!rules_.changed()) return;
-  loops_.follow_rules();
+  for (Loop& loop : loops_) loop.follow_rules();
   for (const auto& warning : rules_.manager().new_warnings()) log_.warning(warning);
 }
 
 // Follows the file, which a server that hands over to this one, or its successor, may change.
-void Server::Impl::follow_overrides() {
+void Server::follow_overrides() {
   const auto read = overrides_->reread();
   if (!read) log_.error("the overrides are unchanged", {{"why", read.error()}});
   overrides_->drop_ended(SystemClock().now());
   lost_overrides_.update(overrides_->all(), SystemClock().now());
 }
 
-void Server::Impl::end_temporary_changes() {
+void Server::end_temporary_changes() {
   const auto ended =
       rules_.manager().end_changes([now = SystemClock().now()](const TemporaryChange& change) {
         return change.until && *change.until <= now;
@@ -866,12 +863,12 @@ void Server::Impl::end_temporary_changes() {
 
 // Adds the keys that the loops have handed over to their history, in parts, because this thread
 // also serves the administration; and spends at most a twentieth of its time on that.
-void Server::Impl::collect_keys() {
+void Server::collect_keys() {
   const auto start = clock_.now();
   const bool more = top_keys_.collect(rules_.manager().current(), kKeysAtOnce);
   keys_took_ += clock_.now() - start;
   if (more) return boost::asio::post(main_, [this] { collect_keys(); });
-  loops_.hand_over_keys();
+  for (Loop& loop : loops_) loop.hand_over_keys();
   keys_timer_.expires_after(std::max<net::SteadyTime::duration>(kCollectKeys, 20 * keys_took_));
   keys_took_ = {};
   keys_timer_.async_wait([this](const error_code& why) {
@@ -879,13 +876,13 @@ void Server::Impl::collect_keys() {
   });
 }
 
-bool Server::Impl::keep_overrides() {
+bool Server::keep_overrides() {
   const auto kept = overrides_->keep();
   if (!kept) log_.error("could not save the latest overrides", {{"why", kept.error()}});
   return kept.has_value();
 }
 
-std::vector<int> Server::Impl::descriptors_to_give() {
+std::vector<int> Server::descriptors_to_give() {
   static_cast<void>(keep_overrides());
   std::vector<int> out = front_ends_.descriptors();
   if (const int lock = stores_->snapshot_lock(); lock >= 0) out.push_back(lock);
@@ -893,7 +890,7 @@ std::vector<int> Server::Impl::descriptors_to_give() {
 }
 
 // The successor has the sockets, so this server is not missed, and its health is not of interest.
-void Server::Impl::hand_over() {
+void Server::hand_over() {
   if (administration_) administration_->stop_accepting(net::Queued::kLeave, [] {});
   events_.end();
   is_ending_ = true;
@@ -903,7 +900,7 @@ void Server::Impl::hand_over() {
 }
 
 // Ends the server after `drain.delay`, in which it still accepts, if a load balancer may need it.
-void Server::Impl::drain() {
+void Server::drain() {
   is_ending_ = true;
   const std::size_t connections = front_ends_.connections();
   const bool for_nobody = connections == 0 && !ready_.was_asked();
@@ -924,7 +921,7 @@ void Server::Impl::drain() {
   });
 }
 
-void Server::Impl::close_listeners(net::Queued queued) {
+void Server::close_listeners(net::Queued queued) {
   // The file system refuses new connections; those in the queue are accepted.
   front_ends_.unlink();
   if (const std::size_t left = front_ends_.connections(); left > 0) {
@@ -932,10 +929,13 @@ void Server::Impl::close_listeners(net::Queued queued) {
                   core::format_period(config_.drain_timeout) + " (drain.timeout)",
               {{"connections", left}, {"listeners", connections_by_listener()}});
   }
-  loops_.stop_accepting(main_, queued, [this, queued] {
+  const auto drain_all = [this, queued] {
     if (queued == net::Queued::kAccept) ready_ = false;
-    loops_.drain(main_, [this] { stop(); });
-  });
+    const auto drained = after_all(loops_, main_, [this] { stop(); });
+    for (Loop& loop : loops_) loop.drain(drained);
+  };
+  const auto stopped = after_all(loops_, main_, drain_all);
+  for (Loop& loop : loops_) loop.stop_accepting(queued, stopped);
   shutdown_timer_.expires_after(config_.drain_timeout);
   shutdown_timer_.async_wait([this](const error_code& why) {
     if (!why) cut("they did not end in time (drain.timeout)");
@@ -943,7 +943,7 @@ void Server::Impl::close_listeners(net::Queued queued) {
 }
 
 // Returns "http 2, resp 1", without the administration, or "none".
-std::string Server::Impl::connections_by_listener() const {
+std::string Server::connections_by_listener() const {
   std::string text;
   for (const ServerStatus::Listener& one : front_ends_.status()) {
     if (one.connections == 0 || one.name == "admin") continue;
@@ -954,7 +954,7 @@ std::string Server::Impl::connections_by_listener() const {
 }
 
 // Stops without waiting for connections to end. `why` follows "because".
-void Server::Impl::cut(std::string_view why) {
+void Server::cut(std::string_view why) {
   if (const std::size_t left = front_ends_.connections(); left > 0) {
     log_.warning("connections were closed because " + std::string(why),
                  {{"connections", left}, {"listeners", connections_by_listener()}});
@@ -962,15 +962,16 @@ void Server::Impl::cut(std::string_view why) {
   stop();
 }
 
-void Server::Impl::stop() {
+void Server::stop() {
   log_.info("stopped");
   main_.stop();
 }
 
-Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Server::~Server() = default;
+}  // namespace
 
-Expected<std::unique_ptr<Server>> Server::start(const Config& config) {
+Expected<bool> serve(
+    const Config& config,
+    const std::function<void(const std::string& ready_line, const std::string& hint)>& on_ready) {
   auto rules = ServerRules::open(config);
   if (!rules) return Unexpected{rules.error()};
   auto overrides = open_overrides(config);
@@ -979,14 +980,11 @@ Expected<std::unique_ptr<Server>> Server::start(const Config& config) {
   if (!trusted) return Unexpected{"trusted_proxies: " + trusted.error()};
   auto token = AdminToken::from(config.admin_token);
   if (!token) return Unexpected{token.error()};
-  auto impl = std::make_unique<Impl>(config, std::move(*rules), std::move(*overrides),
-                                     std::move(*trusted), std::move(*token));
-  if (auto opened = impl->open(); !opened) return Unexpected{opened.error()};
-  return std::unique_ptr<Server>(new Server(std::move(impl)));
+  Server server(config, std::move(*rules), std::move(*overrides), std::move(*trusted),
+                std::move(*token));
+  if (auto opened = server.open(); !opened) return Unexpected{opened.error()};
+  on_ready(server.ready_line(), server.hint());
+  return server.run();
 }
-
-std::string Server::ready_line() const { return impl_->ready_line(); }
-std::string Server::hint() const { return impl_->hint(); }
-bool Server::run() { return impl_->run(); }
 
 }  // namespace sluice::server

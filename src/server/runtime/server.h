@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
+#include <functional>
 #include <string>
 
 #include "server/config/config.h"
@@ -32,32 +32,21 @@ std::size_t raise_descriptor_limit() noexcept;
 std::size_t count_open_descriptors();
 
 // `sluice serve`: the listeners, their event loops, the rules and their reloading, and the
-// shutdown.
+// shutdown. Reads the rules, listens, calls `on_ready`, and serves until a signal ends the server.
+// Returns false if counters or overrides were not saved, which the log explains. Errors: why it did
+// not start, one line for each problem.
+//
+// `ready_line` is "ready http=127.0.0.1:8080 grpc=off resp=off admin=127.0.0.1:6070". `hint` is
+// what to know and to try if no rules were given; else an empty text.
 //
 // SIGTERM, SIGINT and SIGPWR start draining: the server accepts no new connections and answers the
 // requests that it has accepted. A second signal ends the server at once. SIGHUP reads the rules,
 // the token and the certificates again. SIGUSR1, SIGUSR2, SIGALRM, SIGIO, SIGPROF, SIGVTALRM and
 // the real-time signals are logged and have no effect; SIGXFSZ is ignored, so that a write to a
-// file that is as long as it may be fails. Create at most one in a process, because it handles the
-// process's signals. Ownership: owns its threads, which end with run().
-class Server {
- public:
-  // Reads the rules and listens. Errors: one line for each problem.
-  static Expected<std::unique_ptr<Server>> start(const Config& config);
-  ~Server();
-
-  // "ready http=127.0.0.1:8080 grpc=off resp=off admin=127.0.0.1:6070"
-  std::string ready_line() const;
-  // Returns what to know and to try if no rules were given; else an empty text.
-  std::string hint() const;
-  // Serves until a signal ends the server. Returns false if counters or overrides were not saved,
-  // which the log explains.
-  bool run();
-
- private:
-  class Impl;
-  explicit Server(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
-};
+// file that is as long as it may be fails. Call it once at a time, because it handles the process's
+// signals.
+Expected<bool> serve(
+    const Config& config,
+    const std::function<void(const std::string& ready_line, const std::string& hint)>& on_ready);
 
 }  // namespace sluice::server
