@@ -67,10 +67,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static sluice::metrics::Recorder& recorder = registry.make_recorder();
   const sluice::server::net::Readiness serving{true};
   grpc::Handlers handlers([] { return std::make_unique<Echo>(); }, {});
-  grpc::SharedState shared{
-      bounds, 8, handlers, {"/a.B/C"}, recorder, serving, sluice::server::net::LoopClock::system()};
+  grpc::SharedState shared{{.bounds = bounds,
+                            .paths = {"/a.B/C"},
+                            .stream_paths = {"/a.B/S"},
+                            .most_streams = 8,
+                            .serving = serving},
+                           handlers,
+                           recorder,
+                           sluice::server::net::LoopClock::system()};
   int open = 0;
-  shared.stream_paths = {"/a.B/S"};
   shared.open_stream = [&open](const grpc::Call&, grpc::StreamOut& out) {
     return std::make_unique<EchoStream>(out, open);
   };

@@ -26,20 +26,6 @@
 
 namespace sluice::server::grpc {
 
-// What a front end serves.
-struct Options {
-  const Bounds& bounds;
-  std::vector<std::string_view> paths;              // the handler's methods; literals
-  std::vector<std::string_view> stream_paths = {};  // likewise, of open_stream
-  OpenStream open_stream = {};                      // if there are stream_paths
-  std::size_t most_streams = 1024;                  // concurrent calls of a connection
-  std::chrono::milliseconds max_age{0};  // then a connection accepts no more calls; 0: no limit
-  const net::Readiness& serving;         // what Health reports
-  std::function<std::unique_ptr<Handler>()> make;
-  std::optional<net::FiberPool::Options> fibers = {};  // if handlers may wait
-  RoleOfCertificate role_of_certificate = {};          // for clients with certificates
-};
-
 // A connection that speaks gRPC, without its socket: a Protocol and its timeouts. Takes events,
 // returns actions.
 //
@@ -108,21 +94,9 @@ class Connection final {
   using Handlers = grpc::Handlers;
   struct Shared : SharedState {
     Shared(const net::Acceptor::Parts& accept, const Options& options, Handlers& of_loop)
-        : SharedState{.bounds = options.bounds,
-                      .most_streams = options.most_streams,
-                      .handlers = of_loop,
-                      .paths = options.paths,
-                      .recorder = accept.recorder,
-                      .serving = options.serving,
-                      .clock = accept.clock,
-                      .max_age = options.max_age,
-                      .stream_paths = options.stream_paths,
-                      .open_stream = options.open_stream},
-          loop(accept.loop),
-          role_of_certificate(options.role_of_certificate) {}
+        : SharedState{options, of_loop, accept.recorder, accept.clock}, loop(accept.loop) {}
 
     boost::asio::io_context& loop;
-    const RoleOfCertificate role_of_certificate;  // may be empty
     bool draining = false;
     std::function<void(Connection&)> closed;                       // see net::ListenedConnection
     std::string input = std::string(std::size_t{64} << 10, '\0');  // of the connection that reads

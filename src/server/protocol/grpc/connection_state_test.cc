@@ -64,18 +64,19 @@ class GrpcConnectionState : public ::testing::Test {
     state_.reset();
   }
   void start(std::chrono::milliseconds max_age) {
-    shared_.emplace(SharedState{.bounds = bounds_,
-                                .most_streams = 100,
-                                .handlers = handlers_,
-                                .paths = {kEcho},
-                                .recorder = registry_.make_recorder(),
-                                .serving = serving_,
-                                .clock = clock_,
-                                .max_age = max_age,
-                                .stream_paths = {kStream},
-                                .open_stream = [this](const Call&, StreamOut&) {
-                                  return std::make_unique<CountingStream>(streams_);
-                                }});
+    const auto open_stream = [this](const Call&, StreamOut&) {
+      return std::make_unique<CountingStream>(streams_);
+    };
+    shared_.emplace(SharedState{{.bounds = bounds_,
+                                 .paths = {kEcho},
+                                 .stream_paths = {kStream},
+                                 .open_stream = open_stream,
+                                 .most_streams = 100,
+                                 .max_age = max_age,
+                                 .serving = serving_},
+                                handlers_,
+                                registry_.make_recorder(),
+                                clock_});
     state_.emplace("192.0.2.1", *shared_, [this] { ++outputs_; }, clock_.time);
   }
 

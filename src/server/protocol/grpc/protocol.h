@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -171,25 +172,32 @@ struct nghttp2_session;
 
 namespace sluice::server::grpc {
 
+// What a front end serves.
+struct Options {
+  const Bounds& bounds;
+  std::vector<std::string_view> paths;              // the handler's methods; literals
+  std::vector<std::string_view> stream_paths = {};  // likewise, of open_stream
+  OpenStream open_stream = {};                      // if there are stream_paths
+  std::size_t most_streams = 1024;                  // concurrent calls of a connection
+  std::chrono::milliseconds max_age{0};  // then a connection accepts no more calls; 0: no limit
+  const net::Readiness& serving;         // what Health reports
+  std::function<std::unique_ptr<Handler>()> make = {};
+  std::optional<net::FiberPool::Options> fibers = {};  // if handlers may wait
+  RoleOfCertificate role_of_certificate = {};          // for clients with certificates
+};
+
 // The state that the connections of one listener share in one event loop. Used by that loop's
 // thread only.
-struct SharedState {
-  const Bounds& bounds;
-  std::size_t most_streams;  // concurrent calls of a connection
+struct SharedState : Options {
   Handlers& handlers;
-  std::vector<std::string_view> paths;  // the handler's methods; literals
   metrics::Recorder& recorder;
-  const net::Readiness& serving;  // what Health reports
   const net::LoopClock& clock;
   std::unique_ptr<Memory> memory = std::make_unique<Memory>();  // of the sessions
   Streams streams = {};
   // Bytes of incomplete calls and of unread replies, of all connections.
   std::size_t buffered = 0;
   Reply reply = {};
-  std::chrono::milliseconds max_age{0};  // then a connection accepts no more calls; 0: no limit
-  std::vector<std::string_view> stream_paths = {};  // literals
-  OpenStream open_stream = {};                      // for these paths
-  std::string output = {};                          // of the connection that sends
+  std::string output = {};  // of the connection that sends
 };
 
 // One connection that speaks gRPC over HTTP/2, without its socket: takes bytes and returns bytes.

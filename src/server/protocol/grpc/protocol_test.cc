@@ -142,9 +142,14 @@ class ProtocolTest : public ::testing::Test {
           return made;
         },
         fibers);
-    shared_.emplace(SharedState{
-        bounds_, streams, *handlers_, {kEcho}, recorder_, serving_, net::LoopClock::system()});
-    shared_->stream_paths = {kStream};
+    shared_.emplace(SharedState{{.bounds = bounds_,
+                                 .paths = {kEcho},
+                                 .stream_paths = {kStream},
+                                 .most_streams = streams,
+                                 .serving = serving_},
+                                *handlers_,
+                                recorder_,
+                                net::LoopClock::system()});
     shared_->open_stream = [this](const Call& call, StreamOut& out) -> std::unique_ptr<StreamIn> {
       seen_.out = &out;
       seen_.authorization = call.authorization;

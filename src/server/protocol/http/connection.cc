@@ -336,8 +336,8 @@ void release(std::string& text) {
 
 void SharedState::tick() {
   const std::time_t now = clock.date();
-  if (now == date_second_) return;
-  date_second_ = now;
+  if (now == date_second) return;
+  date_second = now;
   std::tm parts{};
   ::gmtime_r(&now, &parts);
   char text[40];

@@ -160,10 +160,6 @@ struct Options {
 
 // What the connections of one listener share in one event loop. Used by that loop's thread only.
 struct SharedState : Options {
-  SharedState(const Options& options, Handlers& of_loop, metrics::Recorder& to,
-              const net::LoopClock& loop_clock)
-      : Options(options), handlers(of_loop), recorder(to), clock(loop_clock) {}
-
   Peer peer_of(const net::Accepted& accepted, net::SteadyTime) const {
     return {accepted.peer.host(), role_of(accepted.certificate_names(), role_of_certificate)};
   }
@@ -178,15 +174,13 @@ struct SharedState : Options {
   Handlers& handlers;
   metrics::Recorder& recorder;
   const net::LoopClock& clock;
-  std::string date;            // the value of the field Date
+  std::string date = {};       // the value of the field Date
   bool draining = false;       // the next response of a connection is its last
   net::SteadyTime answered{};  // when the last response was written
-  std::string output;          // responses that are not sent yet, if the handlers never wait
+  std::time_t date_second = -1;
+  std::string output = {};  // responses that are not sent yet, if the handlers never wait
   KeptBytes kept{std::size_t{32} << 20};
-  Response refusal;
-
- private:
-  std::time_t date_second_ = -1;  // of `date`
+  Response refusal = {};
 };
 
 // A connection that speaks HTTP/1.1, without its socket: takes events, returns actions.
