@@ -1,4 +1,4 @@
-#include "server/storage/store_health.h"
+#include "server/storage/stores.h"
 
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
@@ -309,31 +309,30 @@ void add_memory_metrics(metrics::Registry& registry,
 
 namespace {
 
-struct Line {
-  LogLevel level;
-  std::string_view message;
-};
+LogLevel level_of(StoreEventKind kind) noexcept {
+  using enum StoreEventKind;
+  if (kind == kBreakerOpened) return LogLevel::kError;
+  const bool is_failure =
+      kind == kConnectionLost || kind == kConnectFailed || kind == kRequestFailed;
+  return is_failure ? LogLevel::kWarning : LogLevel::kInfo;
+}
 
-Line line_of(StoreEventKind kind) noexcept {
+std::string_view text_of(StoreEventKind kind) noexcept {
   switch (kind) {
-    case StoreEventKind::kConnected: return {LogLevel::kInfo, "connected to the store"};
-    case StoreEventKind::kConnectionLost:
-      return {LogLevel::kWarning, "a connection to the store was lost"};
-    case StoreEventKind::kConnectFailed: return {LogLevel::kWarning, "cannot connect to the store"};
-    case StoreEventKind::kTopologyChanged:
-      return {LogLevel::kInfo, "the topology of the store has changed"};
-    case StoreEventKind::kRequestFailed:
-      return {LogLevel::kWarning, "the store answered with an error"};
+    case StoreEventKind::kConnected: return "connected to the store";
+    case StoreEventKind::kConnectionLost: return "a connection to the store was lost";
+    case StoreEventKind::kConnectFailed: return "cannot connect to the store";
+    case StoreEventKind::kTopologyChanged: return "the topology of the store has changed";
+    case StoreEventKind::kRequestFailed: return "the store answered with an error";
     case StoreEventKind::kScriptLoaded:
-      return {LogLevel::kInfo, "a script was sent to the store, which did not have it"};
+      return "a script was sent to the store, which did not have it";
     case StoreEventKind::kBreakerOpened:
-      return {LogLevel::kError,
-              "the circuit breaker has opened; policies decide without the store"};
-    case StoreEventKind::kBreakerProbing: return {LogLevel::kInfo, "one request probes the store"};
+      return "the circuit breaker has opened; policies decide without the store";
+    case StoreEventKind::kBreakerProbing: return "one request probes the store";
     case StoreEventKind::kBreakerClosed:
-      return {LogLevel::kInfo, "the circuit breaker has closed; the store decides again"};
+      return "the circuit breaker has closed; the store decides again";
   }
-  return {LogLevel::kWarning, "an unknown event of the store"};
+  return "an unknown event of the store";
 }
 
 constexpr std::uint64_t kLinesMask = 0xFFFF;
@@ -498,8 +497,8 @@ void StoreLog::on(const StoreEvent& event) noexcept {
   kind.count.fetch_add(1, std::memory_order_relaxed);
   std::optional<Duration> lasted;
   const std::string cause = note(event, lasted);
-  const Line line = line_of(event.kind);
-  if (line.level < log_.options().level) return;
+  const LogLevel level = level_of(event.kind);
+  if (level < log_.options().level) return;
   if (!admit(kind)) {
     kind.suppressed.fetch_add(1, std::memory_order_relaxed);
     return;
@@ -515,7 +514,7 @@ void StoreLog::on(const StoreEvent& event) noexcept {
   }
   const std::uint64_t suppressed = kind.suppressed.exchange(0, std::memory_order_relaxed);
   if (suppressed > 0) fields[size++] = {"suppressed", suppressed};
-  log_.write_all(line.level, line.message, std::span(fields).first(size));
+  log_.write_all(level, text_of(event.kind), std::span(fields).first(size));
 }
 
 std::uint64_t StoreLog::count(StoreEventKind kind) const noexcept {

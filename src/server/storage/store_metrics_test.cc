@@ -1,4 +1,4 @@
-#include "server/storage/store_health.h"
+#include "server/storage/stores.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

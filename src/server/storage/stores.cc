@@ -32,7 +32,6 @@
 #include "server/logging/ledger_file.h"
 #include "server/net/fiber.h"
 #include "server/storage/loop_stores.h"
-#include "server/storage/store_health.h"
 #include "sluice/expected.h"
 #include "sluice/leased_store.h"
 #include "sluice/memory_store.h"
