@@ -1,9 +1,6 @@
 #pragma once
 
 #include <array>
-#include <atomic>
-#include <bit>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -54,21 +51,8 @@ struct Activity {
   std::array<std::array<std::uint64_t, 22>, kFrontEnds> durations{};
 };
 
-// A number that one thread writes and any thread may read.
-class Count {
- public:
-  void add(std::uint64_t n) noexcept {
-    value_.store(value_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
-  }
-  std::uint64_t get() const noexcept { return value_.load(std::memory_order_relaxed); }
-
- private:
-  std::atomic<std::uint64_t> value_{0};
-};
-
 inline constexpr std::size_t kOutcomes = 2;  // allowed, and denied or failed
 inline constexpr std::size_t kReasons = static_cast<std::size_t>(Reason::kInvalid) + 1;
-inline constexpr std::size_t kCacheLine = 64;
 
 constexpr std::size_t cell_of(Outcome outcome, Reason reason) noexcept {
   return (outcome == Outcome::kAllowed ? 0 : kReasons) + static_cast<std::size_t>(reason);
@@ -134,29 +118,6 @@ class RuleCounts {
   std::vector<std::size_t> first_limit_;  // of each rule, in `limits_`
   std::unique_ptr<Tally[]> limits_;
   std::unique_ptr<Tally[]> requests_;  // of each rule, and of no rule
-};
-
-// A histogram of durations: bucket k counts those of at most 2^k µs, the last bucket all others.
-struct alignas(kCacheLine) Durations {
-  static constexpr std::size_t kBounds = DurationCounts::kBounds;
-
-  void add(std::chrono::nanoseconds took) noexcept { add_many(1, took); }
-  // Counts `n` durations, at least 1, with this sum.
-  void add_many(std::uint64_t n, std::chrono::nanoseconds took) noexcept {
-    const auto all = took.count() > 0 ? static_cast<std::uint64_t>(took.count()) : 0;
-    const std::uint64_t ns = n == 1 ? all : all / n;
-    const auto bucket = static_cast<std::size_t>(std::bit_width((ns - (ns > 0)) / 1000));
-    buckets[bucket < kBounds ? bucket : kBounds].add(n);
-    sum_ns.add(all);
-  }
-
-  void add_to(DurationCounts& sums) const noexcept {
-    for (std::size_t i = 0; i < buckets.size(); ++i) sums.buckets[i] += buckets[i].get();
-    sums.sum_ns += sum_ns.get();
-  }
-
-  std::array<Count, kBounds + 1> buckets;
-  Count sum_ns;
 };
 
 // The state that the recorders of a registry share. The lock is held while a recorder changes its

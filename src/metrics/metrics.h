@@ -1,6 +1,8 @@
 #pragma once
 
 #include <array>
+#include <atomic>
+#include <bit>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -39,6 +41,52 @@ enum class Event : std::uint8_t {
   kNotAccepted,       // a wrong or forbidden request was answered with 4xx instead of a decision
 };
 inline constexpr std::size_t kEvents = 8;
+
+// A histogram of durations: bucket k has those over 2^(k-1) and up to 2^k µs, the last one all
+// longer ones. A plain value.
+struct DurationCounts {
+  static constexpr std::size_t kBounds = 21;  // 1 µs to 1.048576 s
+
+  std::array<std::uint64_t, kBounds + 1> buckets{};
+  std::uint64_t sum_ns = 0;
+};
+
+// A number that one thread writes and any thread may read.
+class Count {
+ public:
+  void add(std::uint64_t n) noexcept {
+    value_.store(value_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+  }
+  std::uint64_t get() const noexcept { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<std::uint64_t> value_{0};
+};
+
+inline constexpr std::size_t kCacheLine = 64;
+
+// A histogram of durations: bucket k counts those of at most 2^k µs, the last bucket all others.
+struct alignas(kCacheLine) Durations {
+  static constexpr std::size_t kBounds = DurationCounts::kBounds;
+
+  void add(std::chrono::nanoseconds took) noexcept { add_many(1, took); }
+  // Counts `n` durations, at least 1, with this sum.
+  void add_many(std::uint64_t n, std::chrono::nanoseconds took) noexcept {
+    const auto all = took.count() > 0 ? static_cast<std::uint64_t>(took.count()) : 0;
+    const std::uint64_t ns = n == 1 ? all : all / n;
+    const auto bucket = static_cast<std::size_t>(std::bit_width((ns - (ns > 0)) / 1000));
+    buckets[bucket < kBounds ? bucket : kBounds].add(n);
+    sum_ns.add(all);
+  }
+
+  void add_to(DurationCounts& sums) const noexcept {
+    for (std::size_t i = 0; i < buckets.size(); ++i) sums.buckets[i] += buckets[i].get();
+    sums.sum_ns += sum_ns.get();
+  }
+
+  std::array<Count, kBounds + 1> buckets;
+  Count sum_ns;
+};
 
 // The counts of one event loop.
 //
@@ -81,15 +129,6 @@ class Recorder final {
   friend class Registry;
   explicit Recorder(std::unique_ptr<State> state) noexcept;
   std::unique_ptr<State> state_;
-};
-
-// A histogram of durations: bucket k has those over 2^(k-1) and up to 2^k µs, the last one all
-// longer ones. A plain value.
-struct DurationCounts {
-  static constexpr std::size_t kBounds = 21;  // 1 µs to 1.048576 s
-
-  std::array<std::uint64_t, kBounds + 1> buckets{};
-  std::uint64_t sum_ns = 0;
 };
 
 // A label of a series.
