@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <string>
@@ -145,6 +146,19 @@ class Writer {
   virtual void begin(std::string_view type, std::string_view name, std::string_view help) = 0;
   virtual void add(std::span<const Label> labels, double value) = 0;
   virtual void add(std::span<const Label> labels, const DurationCounts& counts) = 0;
+
+  // The same, one after the other.
+  Writer& metric(std::string_view type, std::string_view name, std::string_view help) {
+    begin(type, name, help);
+    return *this;
+  }
+  Writer& add(std::initializer_list<Label> labels, double value) {
+    add(std::span(labels.begin(), labels.size()), value);
+    return *this;
+  }
+  Writer& add(std::initializer_list<Label> labels, std::uint64_t value) {
+    return add(labels, static_cast<double>(value));
+  }
 };
 
 // All metrics of the process; docs/reference/metrics.md lists them.

@@ -20,31 +20,6 @@
 
 namespace sluice::metrics {
 
-// Begins the metrics of a writer, and adds their series.
-class Text {
- public:
-  explicit Text(Writer& to) : to_(to) {}
-  // Begins a metric; its series follow.
-  Text& begin(std::string_view type, std::string_view name, std::string_view help) {
-    to_.begin(type, name, help);
-    return *this;
-  }
-  Text& add(std::initializer_list<Label> labels, double value) {
-    return add(std::span(labels.begin(), labels.size()), value);
-  }
-  Text& add(std::initializer_list<Label> labels, std::uint64_t value) {
-    return add(labels, static_cast<double>(value));
-  }
-  Text& add(std::span<const Label> labels, double value) {
-    to_.add(labels, value);
-    return *this;
-  }
-  void add(std::span<const Label> labels, const DurationCounts& counts) { to_.add(labels, counts); }
-
- private:
-  Writer& to_;
-};
-
 // Writes the text that Prometheus reads.
 class PrometheusText final : public Writer {
  public:
@@ -76,11 +51,11 @@ class Process {
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
   // Adds what the system reports.
-  void write(Text& text) const;
+  void write(Writer& to) const;
 
  private:
-  void write_stat(Text& text) const;
-  void write_descriptors(Text& text) const;
+  void write_stat(Writer& to) const;
+  void write_descriptors(Writer& to) const;
 
   int stat_;       // negative if it could not be opened
   double booted_;  // start of the system, in seconds since 1970
@@ -175,38 +150,38 @@ Process::~Process() {
   if (descriptors_ != nullptr) closedir(descriptors_);
 }
 
-void Process::write_stat(Text& text) const {
+void Process::write_stat(Writer& to) const {
   std::array<char, 2048> buffer{};
   const auto size = stat_ >= 0 ? pread(stat_, buffer.data(), buffer.size(), 0) : 0;
   if (size <= 0) return;
   const auto fields = fields_of({buffer.data(), static_cast<std::size_t>(size)});
   const auto tick = 1.0 / static_cast<double>(sysconf(_SC_CLK_TCK));
-  text.begin("gauge", "process_start_time_seconds",
-             "Start time of the process since the Unix epoch.")
+  to.metric("gauge", "process_start_time_seconds",
+            "Start time of the process since the Unix epoch.")
       .add({}, booted_ + fields[kStartTime] * tick);
-  text.begin("counter", "process_cpu_seconds_total", "User and system CPU time.")
+  to.metric("counter", "process_cpu_seconds_total", "User and system CPU time.")
       .add({}, (fields[kUserTime] + fields[kSystemTime]) * tick);
-  text.begin("gauge", "process_resident_memory_bytes", "Resident memory.")
+  to.metric("gauge", "process_resident_memory_bytes", "Resident memory.")
       .add({}, fields[kResidentPages] * static_cast<double>(sysconf(_SC_PAGESIZE)));
-  text.begin("gauge", "process_virtual_memory_bytes", "Virtual memory.")
+  to.metric("gauge", "process_virtual_memory_bytes", "Virtual memory.")
       .add({}, fields[kVirtualBytes]);
 }
 
-void Process::write_descriptors(Text& text) const {
+void Process::write_descriptors(Writer& to) const {
   if (descriptors_ == nullptr) return;
   const std::lock_guard lock(mutex_);
   rewinddir(descriptors_);
   double count = 0;
   while (const dirent* entry = readdir(descriptors_)) count += entry->d_name[0] != '.';
-  text.begin("gauge", "process_open_fds", "Open file descriptors.").add({}, count);
+  to.metric("gauge", "process_open_fds", "Open file descriptors.").add({}, count);
 }
 
-void Process::write(Text& text) const {
-  write_stat(text);
-  write_descriptors(text);
+void Process::write(Writer& to) const {
+  write_stat(to);
+  write_descriptors(to);
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  text.begin("gauge", "process_max_fds", "Maximum number of open file descriptors.")
+  to.metric("gauge", "process_max_fds", "Maximum number of open file descriptors.")
       .add({}, std::uint64_t{limit.rlim_cur});
 }
 
@@ -214,7 +189,7 @@ namespace {
 
 // Adds the series of a total by outcome and reason: those with counts, and the two that exist from
 // the start for rate(). Requests that no rule decided are never limited. `labels` has room for two.
-void write_outcomes(Text& text, std::span<Label> labels, const Total& total, bool limited) {
+void write_outcomes(Writer& to, std::span<Label> labels, const Total& total, bool limited) {
   for (const auto outcome : {Outcome::kAllowed, Outcome::kDenied}) {
     for (std::size_t i = 0; i < kReasons; ++i) {
       const auto reason = static_cast<Reason>(i);
@@ -224,85 +199,85 @@ void write_outcomes(Text& text, std::span<Label> labels, const Total& total, boo
       if (value == 0 && !from_start) continue;
       labels[labels.size() - 2] = {"outcome", core::wire_outcome(outcome)};
       labels[labels.size() - 1] = {"reason", to_string(reason)};
-      text.add(labels, static_cast<double>(value));
+      to.add(labels, static_cast<double>(value));
     }
   }
 }
 
-void write_decisions(Text& text, const Totals& totals) {
-  text.begin("counter", "sluice_requests_total",
-             "Decided requests by the rule that decided (empty: no rule matched).");
+void write_decisions(Writer& to, const Totals& totals) {
+  to.metric("counter", "sluice_requests_total",
+            "Decided requests by the rule that decided (empty: no rule matched).");
   for (const auto& [rule, total] : totals.requests) {
     std::array<Label, 3> labels{Label{"rule", rule}};
-    write_outcomes(text, labels, total, !rule.empty());
+    write_outcomes(to, labels, total, !rule.empty());
   }
-  text.begin("counter", "sluice_decisions_total",
-             "Decisions of limits, including those of shadow rules.");
+  to.metric("counter", "sluice_decisions_total",
+            "Decisions of limits, including those of shadow rules.");
   for (const auto& [names, total] : totals.limits) {
     std::array<Label, 4> labels{Label{"rule", names.first}, Label{"limit", names.second}};
-    write_outcomes(text, labels, total, true);
+    write_outcomes(to, labels, total, true);
   }
 }
 
 // Writes one cell of each limit: if it has counted something, or if the limit has `shown`.
-void write_cells(Text& text, const Totals& totals, std::size_t cell, bool Total::* shown) {
+void write_cells(Writer& to, const Totals& totals, std::size_t cell, bool Total::* shown) {
   for (const auto& [names, total] : totals.limits) {
     const auto value = total.cells[cell];
     if (value > 0 || shown == nullptr || total.*shown) {
-      text.add({{"rule", names.first}, {"limit", names.second}}, value);
+      to.add({{"rule", names.first}, {"limit", names.second}}, value);
     }
   }
 }
 
-void write_special_decisions(Text& text, const Totals& totals) {
-  text.begin("counter", "sluice_shadow_denials_total",
-             "Requests that limits of shadow rules would have denied (empty limit: the rule).");
+void write_special_decisions(Writer& to, const Totals& totals) {
+  to.metric("counter", "sluice_shadow_denials_total",
+            "Requests that limits of shadow rules would have denied (empty limit: the rule).");
   for (const auto& [rule, total] : totals.requests) {
     const auto value = total.cells[kShadowCell];
-    if (value > 0 || total.shadow) text.add({{"rule", rule}, {"limit", ""}}, value);
+    if (value > 0 || total.shadow) to.add({{"rule", rule}, {"limit", ""}}, value);
   }
-  write_cells(text, totals, kShadowCell, &Total::shadow);
-  text.begin("counter", "sluice_new_counters_refused_total",
-             "Requests, reports and settlements for which the store could not create the "
-             "counter of a limit.");
-  write_cells(text, totals, kNewCell, nullptr);
-  text.begin("counter", "sluice_blocks_total",
-             "Blocks that repeated denials by a limit have started.");
-  write_cells(text, totals, kBlockCell, &Total::blocks);
-  text.begin("counter", "sluice_near_keys_total",
-             "Keys that came near a limit with `warn`, once per key and window.");
-  write_cells(text, totals, kNearCell, &Total::warns);
-  text.begin("counter", "sluice_limits_skipped_total",
-             "Requests to which a limit did not apply, because an attribute of its key or of its "
-             "cost was missing.");
-  write_cells(text, totals, kSkippedCell, &Total::skips);
-  text.begin("counter", "sluice_unknown_plans_total",
-             "Requests whose plan is none of their rule, which got its default plan.");
+  write_cells(to, totals, kShadowCell, &Total::shadow);
+  to.metric("counter", "sluice_new_counters_refused_total",
+            "Requests, reports and settlements for which the store could not create the "
+            "counter of a limit.");
+  write_cells(to, totals, kNewCell, nullptr);
+  to.metric("counter", "sluice_blocks_total",
+            "Blocks that repeated denials by a limit have started.");
+  write_cells(to, totals, kBlockCell, &Total::blocks);
+  to.metric("counter", "sluice_near_keys_total",
+            "Keys that came near a limit with `warn`, once per key and window.");
+  write_cells(to, totals, kNearCell, &Total::warns);
+  to.metric("counter", "sluice_limits_skipped_total",
+            "Requests to which a limit did not apply, because an attribute of its key or of its "
+            "cost was missing.");
+  write_cells(to, totals, kSkippedCell, &Total::skips);
+  to.metric("counter", "sluice_unknown_plans_total",
+            "Requests whose plan is none of their rule, which got its default plan.");
   for (const auto& [rule, total] : totals.requests) {
     const auto value = total.cells[kUnknownPlanCell];
-    if (value > 0 || total.plans) text.add({{"rule", rule}}, value);
+    if (value > 0 || total.plans) to.add({{"rule", rule}}, value);
   }
 }
 
-void write_durations(Text& text, const Totals& totals) {
-  text.begin("histogram", "sluice_request_duration_seconds",
-             "Time from reading a request to writing its response into a buffer.");
+void write_durations(Writer& to, const Totals& totals) {
+  to.metric("histogram", "sluice_request_duration_seconds",
+            "Time from reading a request to writing its response into a buffer.");
   for (std::size_t i = 0; i < kFrontEnds; ++i) {
     const Label front_end{"front_end", to_string(static_cast<FrontEnd>(i))};
-    text.add(std::span(&front_end, 1), totals.durations[i]);
+    to.add(std::span(&front_end, 1), totals.durations[i]);
   }
 }
 
-void write_events(Text& text, const Totals& totals) {
+void write_events(Writer& to, const Totals& totals) {
   const auto of = [&](Event event) { return totals.events[static_cast<std::size_t>(event)]; };
-  text.begin("counter", "sluice_connections_accepted_total", "Accepted connections.")
+  to.metric("counter", "sluice_connections_accepted_total", "Accepted connections.")
       .add({}, of(Event::kAccepted));
-  text.begin("counter", "sluice_connections_refused_total",
-             "Refused connections: over the maximum, or no file descriptor was free.")
+  to.metric("counter", "sluice_connections_refused_total",
+            "Refused connections: over the maximum, or no file descriptor was free.")
       .add({{"reason", "cap"}}, of(Event::kRefused))
       .add({{"reason", "out_of_descriptors"}}, of(Event::kOutOfDescriptors));
-  text.begin("counter", "sluice_request_errors_total",
-             "Requests without a decision: wrong ones, those of slow clients, failed handshakes.")
+  to.metric("counter", "sluice_request_errors_total",
+            "Requests without a decision: wrong ones, those of slow clients, failed handshakes.")
       .add({{"reason", "bad_request"}}, of(Event::kBadRequest))
       .add({{"reason", "not_accepted"}}, of(Event::kNotAccepted))
       .add({{"reason", "timed_out"}}, of(Event::kTimedOut))
@@ -325,14 +300,14 @@ class Registry::Impl {
  public:
   // Adds a metric; `write` adds its series.
   void add(std::string_view type, std::string name, std::string help,
-           std::function<void(Text&)> write);
+           std::function<void(Writer&)> write);
   void add_rows(std::string_view type, std::string name, std::string help,
                 std::vector<std::string> labels, std::function<std::vector<Row>()> rows);
   Totals totals() const;
 
   mutable Shared shared;
   std::vector<std::unique_ptr<Recorder>> recorders;  // under the lock of `shared`
-  std::vector<std::function<void(Text&)>> asked;     // each writes a metric; under the lock
+  std::vector<std::function<void(Writer&)>> asked;   // each writes a metric; under the lock
   const Process process;
 
  private:
@@ -340,15 +315,15 @@ class Registry::Impl {
 };
 
 void Registry::Impl::add(std::string_view type, std::string name, std::string help,
-                         std::function<void(Text&)> write) {
+                         std::function<void(Writer&)> write) {
   if (!is_name(name)) throw std::invalid_argument("'" + name + "' is no name of a metric");
   const std::lock_guard lock(shared.mutex);
   if (!names_.insert(name).second) {
     throw std::invalid_argument("the metric '" + name + "' was added before");
   }
   asked.emplace_back(
-      [type, name = std::move(name), help = std::move(help), write = std::move(write)](Text& text) {
-        write(text.begin(type, name, help));
+      [type, name = std::move(name), help = std::move(help), write = std::move(write)](Writer& to) {
+        write(to.metric(type, name, help));
       });
 }
 
@@ -359,11 +334,11 @@ void Registry::Impl::add_rows(std::string_view type, std::string name, std::stri
     if (!is_name(label)) throw std::invalid_argument("'" + label + "' is no name of a label");
   }
   add(type, std::move(name), std::move(help),
-      [labels = std::move(labels), rows = std::move(rows)](Text& text) {
+      [labels = std::move(labels), rows = std::move(rows)](Writer& to) {
         std::vector<Label> named(labels.size());
         for (const Row& row : rows()) {
           for (std::size_t i = 0; i < labels.size(); ++i) named[i] = {labels[i], row.values[i]};
-          text.add(named, row.count);
+          to.add(named, row.count);
         }
       });
 }
@@ -388,12 +363,12 @@ Recorder& Registry::make_recorder() {
 
 void Registry::add_gauge(std::string name, std::string help, std::function<double()> value) {
   impl_->add("gauge", std::move(name), std::move(help),
-             [value = std::move(value)](Text& text) { text.add({}, value()); });
+             [value = std::move(value)](Writer& to) { to.add({}, value()); });
 }
 
 void Registry::add_counter(std::string name, std::string help, std::function<double()> value) {
   impl_->add("counter", std::move(name), std::move(help),
-             [value = std::move(value)](Text& text) { text.add({}, value()); });
+             [value = std::move(value)](Writer& to) { to.add({}, value()); });
 }
 
 void Registry::add_gauges(std::string name, std::string help, std::vector<std::string> labels,
@@ -409,8 +384,8 @@ void Registry::add_counters(std::string name, std::string help, std::vector<std:
 void Registry::add_histogram(std::string name, std::string help,
                              std::function<DurationCounts()> counts) {
   impl_->add("histogram", std::move(name), std::move(help),
-             [counts = std::move(counts)](Text& text) {
-               if (counts) text.add({}, counts());
+             [counts = std::move(counts)](Writer& to) {
+               if (counts) to.add(std::span<const Label>(), counts());
              });
 }
 
@@ -426,19 +401,18 @@ Activity Registry::activity(const RuleSet& rules) const {
 
 void Registry::write(Writer& to) const {
   const Totals all = impl_->totals();
-  Text text(to);
-  write_decisions(text, all);
-  write_special_decisions(text, all);
-  write_durations(text, all);
-  write_events(text, all);
+  write_decisions(to, all);
+  write_special_decisions(to, all);
+  write_durations(to, all);
+  write_events(to, all);
   const auto asked = [&] {
     const std::lock_guard lock(impl_->shared.mutex);
     return impl_->asked;
   }();
-  for (const auto& write : asked) write(text);
-  text.begin("gauge", "sluice_build_info", "Always 1; the version is a label.")
+  for (const auto& write : asked) write(to);
+  to.metric("gauge", "sluice_build_info", "Always 1; the version is a label.")
       .add({{"version", SLUICE_VERSION}}, 1.0);
-  impl_->process.write(text);
+  impl_->process.write(to);
 }
 
 std::string Registry::text() const {
