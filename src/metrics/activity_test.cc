@@ -56,7 +56,7 @@ TEST_F(ActivityTest, AddsTheRequestsOfAllRecorders) {
   EXPECT_EQ(all.rules[2].allowed, 1U) << "of no rule";
   EXPECT_EQ(all.reasons[static_cast<std::size_t>(Reason::kOk)], 2U);
   EXPECT_EQ(all.reasons[static_cast<std::size_t>(Reason::kLimited)], 1U);
-  const auto& grpc = all.durations[static_cast<std::size_t>(FrontEnd::kGrpc)];
+  const auto& grpc = all.durations[static_cast<std::size_t>(FrontEnd::kGrpc)].buckets;
   EXPECT_EQ(grpc[2], 2U) << "of at most 4 µs";
   EXPECT_EQ(grpc[21], 1U) << "all others";
 }
@@ -96,7 +96,7 @@ TEST_F(ActivityTest, CountsWhatEachLimitDid) {
   without.skipped.push_back({&rule, &rule.limits[0]});
   other_.count(without);
   const Activity all = registry_.activity(rules_);
-  const Activity::OfLimit& limit = all.limits[0];
+  const Activity::Counts& limit = all.limits[0];
   EXPECT_EQ(limit.asked, 3U);
   EXPECT_EQ(limit.denied, 1U);
   EXPECT_EQ(limit.failed, 1U);

@@ -13,31 +13,26 @@ constexpr bool is_failure(std::size_t reason) noexcept {
   return store_failed(of) || of == Reason::kFallback;
 }
 
-void add_cells(Activity& to, Activity::Requests& of, const Tally& tally) noexcept {
+// Adds what a tally has counted, of a limit or of the requests of a rule.
+void add_cells(Activity::Counts& of, const Tally& tally, bool is_limit) noexcept {
+  std::uint64_t allowed = 0, denied = 0;
   for (std::size_t i = 0; i < kReasons; ++i) {
-    const std::uint64_t allowed = tally.cells[i].get();
-    const std::uint64_t denied = tally.cells[kReasons + i].get();
-    of.allowed += allowed;
-    of.denied += denied;
-    if (is_failure(i)) of.failed += allowed + denied;
-    to.reasons[i] += allowed + denied;
-  }
-  of.would_deny += tally.cells[kShadowCell].get();
-}
-
-void add_cells(Activity::OfLimit& of, const Tally& tally) noexcept {
-  std::uint64_t denied = 0;
-  for (std::size_t i = 0; i < kReasons; ++i) {
+    const std::uint64_t passed = tally.cells[i].get();
     const std::uint64_t refused = tally.cells[kReasons + i].get();
-    const std::uint64_t all = tally.cells[i].get() + refused;
-    of.asked += all;
+    allowed += passed;
     denied += refused;
-    if (is_failure(i)) of.failed += all;
+    if (is_failure(i)) of.failed += passed + refused;
   }
-  // The loop counts a denial before it counts that it was in shadow mode.
-  const std::uint64_t would_deny = std::min(tally.cells[kShadowCell].get(), denied);
+  std::uint64_t would_deny = tally.cells[kShadowCell].get();
+  of.asked += allowed + denied;
+  if (is_limit) {
+    // The loop counts a denial before it counts that it was in shadow mode.
+    would_deny = std::min(would_deny, denied);
+    denied -= would_deny;
+  }
+  of.allowed += allowed;
+  of.denied += denied;
   of.would_deny += would_deny;
-  of.denied += denied - would_deny;
   of.near += tally.cells[kNearCell].get();
   of.skipped += tally.cells[kSkippedCell].get();
 }
@@ -45,43 +40,34 @@ void add_cells(Activity::OfLimit& of, const Tally& tally) noexcept {
 }  // namespace
 
 void RuleCounts::add_to(Activity& to) const noexcept {
-  for (std::size_t i = 0; i < to.rules.size(); ++i) add_cells(to, to.rules[i], requests_[i]);
-  for (std::size_t i = 0; i < to.limits.size(); ++i) add_cells(to.limits[i], limits_[i]);
+  for (std::size_t i = 0; i < to.rules.size(); ++i) {
+    add_cells(to.rules[i], requests_[i], false);
+    for (std::size_t k = 0; k < kReasons; ++k) {
+      to.reasons[k] += requests_[i].cells[k].get() + requests_[i].cells[kReasons + k].get();
+    }
+  }
+  for (std::size_t i = 0; i < to.limits.size(); ++i) add_cells(to.limits[i], limits_[i], true);
 }
 
-void add_recorder(Activity& to, const Recorder::State& recorder, const RuleSet& rules) noexcept {
+void Recorder::add_to(Activity& to, const RuleSet& rules) const noexcept {
   static_assert(std::tuple_size_v<decltype(to.reasons)> == kReasons);
-  if (recorder.rules->id() == rules.rules().data()) recorder.rules->add_to(to);
-  to.failed += recorder.failed.get();
-  for (std::size_t i = 0; i < kFrontEnds; ++i) {
-    for (std::size_t k = 0; k < to.durations[i].size(); ++k) {
-      to.durations[i][k] += recorder.durations[i].buckets[k].get();
-    }
-  }
+  if (uses(rules)) rules_->add_to(to);
+  to.failed += failed_.get();
+  for (std::size_t i = 0; i < kFrontEnds; ++i) durations_[i].add_to(to.durations[i]);
 }
 
-Activity empty_activity(const RuleSet& rules) {
-  Activity all;
-  std::size_t limits = 0;
-  for (const Rule& rule : rules.rules()) limits += rule.limits.size();
-  all.rules.resize(rules.rules().size() + 1);
-  all.limits.resize(limits);
-  return all;
-}
-
-void add_of_limits(Activity& to, const RuleSet& rules) noexcept {
-  std::size_t limit = 0;
-  for (std::size_t i = 0; i < rules.rules().size(); ++i) {
-    Activity::Requests& of = to.rules[i];
-    of.asked = of.allowed + of.denied;
-    std::uint64_t most = 0;
-    for (std::size_t j = 0; j < rules.rules()[i].limits.size(); ++j, ++limit) {
-      of.asked = std::max(of.asked, to.limits[limit].asked);
-      most = std::max(most, to.limits[limit].would_deny);
-    }
-    of.would_deny += most;
+Activity::Counts Activity::total() const noexcept {
+  Counts sum;
+  for (const Counts& one : rules) {
+    sum.asked += one.allowed + one.denied;
+    sum.allowed += one.allowed;
+    sum.denied += one.denied;
+    sum.would_deny += one.would_deny;
+    sum.failed += one.failed;
+    sum.near += one.near;
+    sum.skipped += one.skipped;
   }
-  to.rules.back().asked = to.rules.back().allowed + to.rules.back().denied;
+  return sum;
 }
 
 void Total::add(const Tally& tally) noexcept {
@@ -195,10 +181,10 @@ void Shared::keep(const RuleCounts& late) {
 
 void Shared::forget_unknown_names() {
   std::vector<const RuleCounts*> different;
-  for (const Recorder::State* recorder : recorders) {
-    const RuleCounts* rules = recorder->rules.get();
-    const auto same = [&](const RuleCounts* other) { return other->id() == rules->id(); };
-    if (std::none_of(different.begin(), different.end(), same)) different.push_back(rules);
+  for (const auto& recorder : recorders) {
+    const RuleCounts& rules = recorder->rules();
+    const auto same = [&](const RuleCounts* other) { return other->id() == rules.id(); };
+    if (std::none_of(different.begin(), different.end(), same)) different.push_back(&rules);
   }
   const auto unknown = [&](const auto&... names) {
     return std::none_of(different.begin(), different.end(),
@@ -209,44 +195,42 @@ void Shared::forget_unknown_names() {
                 [&](const auto& entry) { return unknown(entry.first.first, entry.first.second); });
 }
 
-void Totals::add(const Recorder::State& recorder) {
-  recorder.rules->add_to(*this);
-  for (std::size_t front_end = 0; front_end < kFrontEnds; ++front_end) {
-    recorder.durations[front_end].add_to(durations[front_end]);
-  }
-  for (std::size_t i = 0; i < kEvents; ++i) events[i] += recorder.events[i].get();
-}
-
-Recorder::Recorder(std::unique_ptr<State> state) noexcept : state_(std::move(state)) {}
+Recorder::Recorder(Shared& shared) : shared_(shared), rules_(std::make_unique<RuleCounts>()) {}
 Recorder::~Recorder() = default;
 
+void Recorder::add_to(Totals& totals) const {
+  rules_->add_to(totals);
+  for (std::size_t i = 0; i < kFrontEnds; ++i) durations_[i].add_to(totals.durations[i]);
+  for (std::size_t i = 0; i < kEvents; ++i) totals.events[i] += events_[i].get();
+}
+
 bool Recorder::uses(const RuleSet& rules) const noexcept {
-  return state_->rules->id() == rules.rules().data();
+  return rules_->id() == rules.rules().data();
 }
 
 void Recorder::use(const RuleSet& rules) {
   if (uses(rules)) return;
   auto next = std::make_unique<RuleCounts>(rules);
-  const std::lock_guard lock(state_->shared.mutex);
-  state_->rules->add_to(state_->shared.kept);
-  state_->rules = std::move(next);
-  state_->shared.forget_unknown_names();
+  const std::lock_guard lock(shared_.mutex);
+  rules_->add_to(shared_.kept);
+  rules_ = std::move(next);
+  shared_.forget_unknown_names();
 }
 
-void Recorder::State::note(const RuleAnswer& answer) noexcept {
-  if (is_failure(static_cast<std::size_t>(answer.decision.reason))) failed.add(1);
+void Recorder::note(const RuleAnswer& answer) noexcept {
+  if (is_failure(static_cast<std::size_t>(answer.decision.reason))) failed_.add(1);
 }
 
 void Recorder::count(const RuleAnswer& answer, std::uint64_t near) noexcept {
-  state_->note(answer);
-  state_->rules->count(answer, near);
+  note(answer);
+  rules_->count(answer, near);
 }
 
 void Recorder::count_late(const RuleSet& rules, const RuleAnswer& answer, std::uint64_t near) {
-  state_->note(answer);
+  note(answer);
   RuleCounts late(rules);
   late.count(answer, near);
-  state_->shared.keep(late);
+  shared_.keep(late);
 }
 
 void Recorder::count_refused_new(const RuleSet& rules, const RuleAnswer& answer) {
@@ -254,24 +238,24 @@ void Recorder::count_refused_new(const RuleSet& rules, const RuleAnswer& answer)
                    [](const LimitAnswer& limit) { return limit.lacks_counter; })) {
     return;
   }
-  if (uses(rules)) return state_->rules->count_refused_new(answer);
+  if (uses(rules)) return rules_->count_refused_new(answer);
   RuleCounts late(rules);
   late.count_refused_new(answer);
-  state_->shared.keep(late);
+  shared_.keep(late);
 }
 
 void Recorder::observe(FrontEnd front_end, std::chrono::nanoseconds took) noexcept {
-  state_->durations[static_cast<std::size_t>(front_end)].add(took);
+  durations_[static_cast<std::size_t>(front_end)].add(took);
 }
 
 void Recorder::observe_many(FrontEnd front_end, std::uint64_t requests,
                             std::chrono::nanoseconds took) noexcept {
   if (requests == 0) return;
-  state_->durations[static_cast<std::size_t>(front_end)].add_many(requests, took);
+  durations_[static_cast<std::size_t>(front_end)].add_many(requests, took);
 }
 
 void Recorder::add(Event event, std::uint64_t n) noexcept {
-  state_->events[static_cast<std::size_t>(event)].add(n);
+  events_[static_cast<std::size_t>(event)].add(n);
 }
 
 }  // namespace sluice::metrics

@@ -3,10 +3,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -19,36 +21,33 @@ namespace sluice::metrics {
 // The counts that a person watches: the requests of each rule, and how long the answers took.
 // Counts never decrease while the rules stay the same.
 struct Activity {
-  struct Requests {
-    // Each request is of one rule here: one that several rules allow is of the first of them.
+  // Of a rule or a limit.
+  struct Counts {
+    // The answers of a limit. A rule: its requests, or more: what the limit was asked that was
+    // asked most.
+    std::uint64_t asked = 0;
     std::uint64_t allowed = 0;
     std::uint64_t denied = 0;  // or failed
-    // `allowed` and `denied`, or more: what the limit was asked that was asked most.
-    std::uint64_t asked = 0;
-    // A shadow rule would have denied them; if it has several limits, the one that denied most.
+    // By a limit of a shadow rule, which is not in `denied`. A rule: the limit that denied most.
     std::uint64_t would_deny = 0;
-    std::uint64_t failed = 0;  // of both: the store could not decide
-  };
-  // The answers of one limit.
-  struct OfLimit {
-    std::uint64_t asked = 0;
-    std::uint64_t denied = 0;      // or failed, by an enforced rule
-    std::uint64_t would_deny = 0;  // by a shadow rule
-    std::uint64_t failed = 0;      // of `asked`: the store could not decide
-    std::uint64_t near = 0;        // a key came near the limit
-    std::uint64_t skipped = 0;     // not of `asked`: the limit did not apply
+    std::uint64_t failed = 0;  // of `asked`: the store could not decide
+    // Of a rule: of all its limits.
+    std::uint64_t near = 0;     // a key came near the limit
+    std::uint64_t skipped = 0;  // not of `asked`: the limit did not apply
   };
 
-  // Of a rule by its position in the rules that were asked for; the last one: of no rule.
-  std::vector<Requests> rules;
-  std::vector<OfLimit> limits;  // of each limit by its position in all limits
+  // Of a rule by its position in the rules that were asked for; the last one: of no rule. Each
+  // request is of one rule here: one that several rules allow is of the first of them.
+  std::vector<Counts> rules;
+  std::vector<Counts> limits;  // of each limit by its position in all limits
   // Requests that the store could not decide since the start, by these and earlier rules.
   std::uint64_t failed = 0;
   // The answers of all rules by their reason.
   std::array<std::uint64_t, static_cast<std::size_t>(Reason::kInvalid) + 1> reasons{};
-  // Of a front end: element k counts the requests that took at most 2^k µs, the last one all
-  // others.
-  std::array<std::array<std::uint64_t, 22>, kFrontEnds> durations{};
+  std::array<DurationCounts, kFrontEnds> durations;
+
+  // Of all rules; `asked`: the requests.
+  Counts total() const noexcept;
 };
 
 inline constexpr std::size_t kOutcomes = 2;  // allowed, and denied or failed
@@ -90,8 +89,6 @@ struct Totals {
   std::map<std::string, Total> requests;  // "": requests that no rule decided
   std::array<DurationCounts, kFrontEnds> durations;
   std::array<std::uint64_t, kEvents> events{};
-
-  void add(const Recorder::State& recorder);
 };
 
 // The tallies of one set of rules, indexed by the positions of rule and limit.
@@ -120,34 +117,18 @@ class RuleCounts {
   std::unique_ptr<Tally[]> requests_;  // of each rule, and of no rule
 };
 
-// The state that the recorders of a registry share. The lock is held while a recorder changes its
-// rules and while all counts are collected. The counts of earlier rules are kept here as long as a
-// recorder has rules with these names.
+// What the recorders of a registry share. The lock is held while a recorder changes its rules and
+// while all counts are collected. The counts of earlier rules are kept here as long as a recorder
+// has rules with these names.
 struct Shared {
   std::mutex mutex;
   Totals kept;  // only of rules
-  std::vector<const Recorder::State*> recorders;
+  std::vector<std::unique_ptr<Recorder>> recorders;
+  std::vector<std::function<void(Writer&)>> asked;  // each writes a metric
+  std::set<std::string> names;                      // of these
 
   void keep(const RuleCounts& late);
   void forget_unknown_names();  // under the lock
 };
-
-struct Recorder::State {
-  explicit State(Shared& all) : shared(all), rules(std::make_unique<RuleCounts>()) {}
-
-  Shared& shared;
-  std::unique_ptr<RuleCounts> rules;  // replaced by the recorder's thread, under the lock
-  std::array<Durations, kFrontEnds> durations;
-  std::array<Count, kEvents> events;
-  Count failed;  // requests that the store could not decide, by any rules
-
-  void note(const RuleAnswer& answer) noexcept;  // counts in `failed`
-};
-
-// Registry::activity(): of no recorder; with what a recorder has counted by these rules; with what
-// rules have of their limits.
-Activity empty_activity(const RuleSet& rules);
-void add_of_limits(Activity& to, const RuleSet& rules) noexcept;
-void add_recorder(Activity& to, const Recorder::State& recorder, const RuleSet& rules) noexcept;
 
 }  // namespace sluice::metrics

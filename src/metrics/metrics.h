@@ -20,6 +20,10 @@
 namespace sluice::metrics {
 
 struct Activity;
+struct Shared;
+struct Totals;
+class Process;
+class RuleCounts;
 
 // The front ends and HTTP endpoints that receive requests.
 enum class FrontEnd : std::uint8_t { kCheck, kAuth, kOther, kResp, kGrpc, kJson };
@@ -97,6 +101,7 @@ struct alignas(kCacheLine) Durations {
 // read-modify-write operations.
 class Recorder final {
  public:
+  explicit Recorder(Shared& shared);  // for Registry
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
   ~Recorder();
@@ -124,12 +129,19 @@ class Recorder final {
                     std::chrono::nanoseconds took) noexcept;
   void add(Event event, std::uint64_t n = 1) noexcept;
 
-  struct State;  // used only in src/metrics
+  // For Registry, under the lock of its counts.
+  const RuleCounts& rules() const noexcept { return *rules_; }
+  void add_to(Totals& totals) const;
+  void add_to(Activity& to, const RuleSet& rules) const noexcept;
 
  private:
-  friend class Registry;
-  explicit Recorder(std::unique_ptr<State> state) noexcept;
-  std::unique_ptr<State> state_;
+  void note(const RuleAnswer& answer) noexcept;
+
+  Shared& shared_;
+  std::unique_ptr<RuleCounts> rules_;  // replaced under the lock
+  std::array<Durations, kFrontEnds> durations_;
+  std::array<Count, kEvents> events_;
+  Count failed_;  // requests that the store could not decide, by any rules
 };
 
 // A label of a series.
@@ -199,8 +211,8 @@ class Registry {
   Activity activity(const RuleSet& rules) const;
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  const std::unique_ptr<Shared> shared_;
+  const std::unique_ptr<const Process> process_;
 };
 
 }  // namespace sluice::metrics

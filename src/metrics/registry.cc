@@ -296,123 +296,126 @@ bool is_name(std::string_view text) noexcept {
 
 }  // namespace
 
-class Registry::Impl {
- public:
-  // Adds a metric; `write` adds its series.
-  void add(std::string_view type, std::string name, std::string help,
-           std::function<void(Writer&)> write);
-  void add_rows(std::string_view type, std::string name, std::string help,
-                std::vector<std::string> labels, std::function<std::vector<Row>()> rows);
-  Totals totals() const;
+namespace {
 
-  mutable Shared shared;
-  std::vector<std::unique_ptr<Recorder>> recorders;  // under the lock of `shared`
-  std::vector<std::function<void(Writer&)>> asked;   // each writes a metric; under the lock
-  const Process process;
-
- private:
-  std::set<std::string> names_;  // of `asked`; under the lock
-};
-
-void Registry::Impl::add(std::string_view type, std::string name, std::string help,
-                         std::function<void(Writer&)> write) {
+// Adds a metric to those that are asked for; `write` adds its series.
+void add_metric(Shared& to, std::string_view type, std::string name, std::string help,
+                std::function<void(Writer&)> write) {
   if (!is_name(name)) throw std::invalid_argument("'" + name + "' is no name of a metric");
-  const std::lock_guard lock(shared.mutex);
-  if (!names_.insert(name).second) {
+  const std::lock_guard lock(to.mutex);
+  if (!to.names.insert(name).second) {
     throw std::invalid_argument("the metric '" + name + "' was added before");
   }
-  asked.emplace_back(
-      [type, name = std::move(name), help = std::move(help), write = std::move(write)](Writer& to) {
-        write(to.metric(type, name, help));
-      });
+  to.asked.emplace_back(
+      [type, name = std::move(name), help = std::move(help),
+       write = std::move(write)](Writer& writer) { write(writer.metric(type, name, help)); });
 }
 
-void Registry::Impl::add_rows(std::string_view type, std::string name, std::string help,
-                              std::vector<std::string> labels,
-                              std::function<std::vector<Row>()> rows) {
+void add_value(Shared& to, std::string_view type, std::string name, std::string help,
+               std::function<double()> value) {
+  add_metric(to, type, std::move(name), std::move(help),
+             [value = std::move(value)](Writer& writer) { writer.add({}, value()); });
+}
+
+void add_rows(Shared& to, std::string_view type, std::string name, std::string help,
+              std::vector<std::string> labels, std::function<std::vector<Registry::Row>()> rows) {
   for (const std::string& label : labels) {
     if (!is_name(label)) throw std::invalid_argument("'" + label + "' is no name of a label");
   }
-  add(type, std::move(name), std::move(help),
-      [labels = std::move(labels), rows = std::move(rows)](Writer& to) {
-        std::vector<Label> named(labels.size());
-        for (const Row& row : rows()) {
-          for (std::size_t i = 0; i < labels.size(); ++i) named[i] = {labels[i], row.values[i]};
-          to.add(named, row.count);
-        }
-      });
+  add_metric(to, type, std::move(name), std::move(help),
+             [labels = std::move(labels), rows = std::move(rows)](Writer& writer) {
+               std::vector<Label> named(labels.size());
+               for (const Registry::Row& row : rows()) {
+                 for (std::size_t i = 0; i < labels.size(); ++i) {
+                   named[i] = {labels[i], row.values[i]};
+                 }
+                 writer.add(named, row.count);
+               }
+             });
 }
 
-Totals Registry::Impl::totals() const {
-  const std::lock_guard lock(shared.mutex);
-  Totals totals = shared.kept;
-  for (const Recorder::State* recorder : shared.recorders) totals.add(*recorder);
-  return totals;
-}
+}  // namespace
 
-Registry::Registry() : impl_(std::make_unique<Impl>()) {}
+Registry::Registry()
+    : shared_(std::make_unique<Shared>()), process_(std::make_unique<const Process>()) {}
 Registry::~Registry() = default;
 
 Recorder& Registry::make_recorder() {
-  auto state = std::make_unique<Recorder::State>(impl_->shared);
-  const std::lock_guard lock(impl_->shared.mutex);
-  impl_->shared.recorders.push_back(state.get());
-  auto recorder = std::unique_ptr<Recorder>(new Recorder(std::move(state)));
-  return *impl_->recorders.emplace_back(std::move(recorder));
+  auto recorder = std::make_unique<Recorder>(*shared_);
+  const std::lock_guard lock(shared_->mutex);
+  return *shared_->recorders.emplace_back(std::move(recorder));
 }
 
 void Registry::add_gauge(std::string name, std::string help, std::function<double()> value) {
-  impl_->add("gauge", std::move(name), std::move(help),
-             [value = std::move(value)](Writer& to) { to.add({}, value()); });
+  add_value(*shared_, "gauge", std::move(name), std::move(help), std::move(value));
 }
 
 void Registry::add_counter(std::string name, std::string help, std::function<double()> value) {
-  impl_->add("counter", std::move(name), std::move(help),
-             [value = std::move(value)](Writer& to) { to.add({}, value()); });
+  add_value(*shared_, "counter", std::move(name), std::move(help), std::move(value));
 }
 
 void Registry::add_gauges(std::string name, std::string help, std::vector<std::string> labels,
                           std::function<std::vector<Row>()> rows) {
-  impl_->add_rows("gauge", std::move(name), std::move(help), std::move(labels), std::move(rows));
+  add_rows(*shared_, "gauge", std::move(name), std::move(help), std::move(labels), std::move(rows));
 }
 
 void Registry::add_counters(std::string name, std::string help, std::vector<std::string> labels,
                             std::function<std::vector<Row>()> rows) {
-  impl_->add_rows("counter", std::move(name), std::move(help), std::move(labels), std::move(rows));
+  add_rows(*shared_, "counter", std::move(name), std::move(help), std::move(labels),
+           std::move(rows));
 }
 
 void Registry::add_histogram(std::string name, std::string help,
                              std::function<DurationCounts()> counts) {
-  impl_->add("histogram", std::move(name), std::move(help),
+  add_metric(*shared_, "histogram", std::move(name), std::move(help),
              [counts = std::move(counts)](Writer& to) {
                if (counts) to.add(std::span<const Label>(), counts());
              });
 }
 
 Activity Registry::activity(const RuleSet& rules) const {
-  Activity all = empty_activity(rules);
+  Activity all;
+  all.rules.resize(rules.rules().size() + 1);
+  for (const Rule& rule : rules.rules()) all.limits.resize(all.limits.size() + rule.limits.size());
   {
-    const std::lock_guard lock(impl_->shared.mutex);
-    for (const Recorder::State* one : impl_->shared.recorders) add_recorder(all, *one, rules);
+    const std::lock_guard lock(shared_->mutex);
+    for (const auto& recorder : shared_->recorders) recorder->add_to(all, rules);
   }
-  add_of_limits(all, rules);
+  // A rule is asked as often as the limit that was asked most, and would deny as often as the one
+  // that denied most.
+  const Activity::Counts* limit = all.limits.data();
+  for (std::size_t i = 0; i < rules.rules().size(); ++i) {
+    Activity::Counts& of = all.rules[i];
+    std::uint64_t most = 0;
+    for (const Activity::Counts* const end = limit + rules.rules()[i].limits.size(); limit != end;
+         ++limit) {
+      of.asked = std::max(of.asked, limit->asked);
+      most = std::max(most, limit->would_deny);
+      of.near += limit->near;
+      of.skipped += limit->skipped;
+    }
+    of.would_deny += most;
+  }
   return all;
 }
 
 void Registry::write(Writer& to) const {
-  const Totals all = impl_->totals();
+  Totals all;
+  std::vector<std::function<void(Writer&)>> asked;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    all = shared_->kept;
+    for (const auto& recorder : shared_->recorders) recorder->add_to(all);
+    asked = shared_->asked;
+  }
   write_decisions(to, all);
   write_special_decisions(to, all);
   write_durations(to, all);
   write_events(to, all);
-  const auto asked = [&] {
-    const std::lock_guard lock(impl_->shared.mutex);
-    return impl_->asked;
-  }();
   for (const auto& write : asked) write(to);
   to.metric("gauge", "sluice_build_info", "Always 1; the version is a label.")
       .add({{"version", SLUICE_VERSION}}, 1.0);
-  impl_->process.write(to);
+  process_->write(to);
 }
 
 std::string Registry::text() const {

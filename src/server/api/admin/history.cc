@@ -20,21 +20,11 @@ using std::chrono::milliseconds;
 
 constexpr std::size_t kLittlePoints = 60;  // of a rule, if all rules are asked for
 
-constexpr std::size_t kFailed = 3, kNear = 4, kSkipped = 5;  // in History::kCounts
+constexpr std::size_t kFailed = 3;  // in History::kCounts
 
-std::array<std::uint64_t, History::kCounts.size()> total_of(const Activity& all) {
-  std::array<std::uint64_t, History::kCounts.size()> total{};
-  for (const Activity::Requests& of : all.rules) {
-    total[0] += of.allowed + of.denied;
-    total[1] += of.denied;
-    total[2] += of.would_deny;
-  }
-  total[kFailed] = all.failed;
-  for (const Activity::OfLimit& of : all.limits) {
-    total[kNear] += of.near;
-    total[kSkipped] += of.skipped;
-  }
-  return total;
+// In the order of History::kCounts.
+std::array<std::uint64_t, History::kCounts.size()> numbers_of(const Activity::Counts& of) {
+  return {of.asked, of.denied, of.would_deny, of.failed, of.near, of.skipped};
 }
 
 }  // namespace
@@ -110,21 +100,16 @@ void History::add(net::SteadyTime now, Instant date, const RuleSet& rules, const
   if (minutes_.used == 0 || minute.took >= std::chrono::minutes(1)) begin_point(minutes_);
   minutes_.points[minutes_.newest].end = date;
   minutes_.points[minutes_.newest].took += took;
-  put(*places_.front(), total_of(all));  // first, because it is to have its columns
-  auto place = places_.begin() + 1;
-  const Activity::OfLimit* limit = all.limits.data();
+  Activity::Counts total = all.total();
+  total.failed = all.failed;
+  auto place = places_.begin();
+  put(**place++, numbers_of(total));  // first, because it is to have its columns
+  const Activity::Counts* limit = all.limits.data();
   for (std::size_t i = 0; i < rules.rules().size(); ++i) {
-    const Activity::Requests& of = all.rules[i];
-    Counts counts{of.asked, of.denied, of.would_deny, of.failed, 0, 0};
-    auto of_limit = place + 1;
-    for (std::size_t j = 0; j < rules.rules()[i].limits.size(); ++j, ++limit) {
-      put(**of_limit++, {limit->asked, limit->denied, limit->would_deny, limit->failed, limit->near,
-                         limit->skipped});
-      counts[kNear] += limit->near;
-      counts[kSkipped] += limit->skipped;
+    put(**place++, numbers_of(all.rules[i]));
+    for (std::size_t j = 0; j < rules.rules()[i].limits.size(); ++j) {
+      put(**place++, numbers_of(*limit++));
     }
-    put(**place, counts);
-    place = of_limit;
   }
 }
 
@@ -208,9 +193,9 @@ void History::write_rules(base::JsonWriter& json, const Ring& ring, const RuleSe
   json.end_array();
 }
 
-void History::write(base::JsonWriter& json, Range range, const RuleSet& rules,
+void History::write(base::JsonWriter& json, bool of_day, const RuleSet& rules,
                     const Rule* rule) const {
-  const Ring& of = ring(range);
+  const Ring& of = of_day ? minutes_ : seconds_;
   json.key("ends_ms").begin_array();
   for (std::size_t i = 0; i < of.used; ++i) {
     const auto end = std::chrono::floor<milliseconds>(of.point(i).end.time_since_epoch());
@@ -268,16 +253,15 @@ void show_history(const Call& call) {
   if (const auto name = call.parameter("rule", buffers)) {
     rule = rules.find(*name);
     if (rule == nullptr) {
-      const std::string detail = "there is no rule " + base::in_quotes(*name) +
-                                 "; expected the name of an active rule, or none for all rules";
-      return answer(call.response, {404, detail});
+      return answer(call.response,
+                    {404, "there is no rule " + base::in_quotes(*name) +
+                              "; expected the name of an active rule, or none for all rules"});
     }
   }
   JsonWriter json;
   json.begin_object().member("range", range);
   if (rule != nullptr) json.member("rule", rule->name);
-  const auto of = range == "1d" ? History::Range::kDay : History::Range::kTenMinutes;
-  events->history().write(json, of, rules, rule);
+  events->history().write(json, range == "1d", rules, rule);
   answer(call.response, 200, json.end_object());
 }
 

@@ -11,6 +11,7 @@ namespace {
 
 using std::chrono::seconds;
 
+constexpr bool kTenMinutes = false, kDay = true;
 constexpr Instant kStart{std::chrono::hours(24 * 20'000)};
 
 std::string numbered_rules(std::size_t count, std::string_view name = "r") {
@@ -28,9 +29,12 @@ std::string numbered_rules(std::size_t count, std::string_view name = "r") {
 
 // What a set of rules has counted: `asked` requests of each rule, of which its limit denied some.
 metrics::Activity counted(const RuleSet& rules, std::uint64_t asked, std::uint64_t denied) {
-  metrics::Activity all = metrics::empty_activity(rules);
+  metrics::Activity all = metrics::Registry().activity(rules);
   for (std::size_t i = 0; i < rules.rules().size(); ++i) {
-    all.rules[i] = {.allowed = asked - denied, .denied = denied, .asked = asked};
+    all.rules[i] = {.asked = asked,
+                    .allowed = asked - denied,
+                    .denied = denied,
+                    .skipped = 2 * asked * rules.rules()[i].limits.size()};
   }
   for (auto& limit : all.limits) limit = {.asked = asked, .denied = denied, .skipped = 2 * asked};
   return all;
@@ -41,9 +45,9 @@ class HistoryTest : public ::testing::Test {
   void add(seconds at, const RuleSet& rules, std::uint64_t asked, std::uint64_t denied) {
     history_.add(net::SteadyTime{} + at, kStart + at, rules, counted(rules, asked, denied));
   }
-  boost::json::object read(History::Range range, const RuleSet& rules, const Rule* rule = nullptr) {
+  boost::json::object read(bool of_day, const RuleSet& rules, const Rule* rule = nullptr) {
     base::JsonWriter json;
-    history_.write(json.begin_object(), range, rules, rule);
+    history_.write(json.begin_object(), of_day, rules, rule);
     json.end_object();
     return boost::json::parse(json.view()).as_object();
   }
@@ -79,7 +83,7 @@ TEST_F(HistoryTest, KeepsWhatWasCountedBetweenTwoCalls) {
   add(seconds(10), rules_, 1, 1);  // belongs to the first point
   add(seconds(11), rules_, 3, 1);
   add(seconds(13), rules_, 10, 1);
-  const auto json = read(History::Range::kTenMinutes, rules_);
+  const auto json = read(kTenMinutes, rules_);
   EXPECT_EQ(numbers(json.at("took_ms")), (std::vector<std::int64_t>{1000, 2000}));
   const auto start = std::chrono::floor<std::chrono::milliseconds>(kStart.time_since_epoch());
   EXPECT_EQ(numbers(json.at("ends_ms"))[1], start.count() + 13'000);
@@ -95,8 +99,8 @@ TEST_F(HistoryTest, KeepsWhatWasCountedBetweenTwoCalls) {
   EXPECT_EQ(limit.at("limit"), 5);
   EXPECT_EQ(limit.at("per"), "15m");
   EXPECT_EQ(limit.at("sums").at("denied"), 1);
-  EXPECT_EQ(read(History::Range::kDay, rules_).at("took_ms").as_array().size(), 1U);
-  const auto one = read(History::Range::kTenMinutes, rules_, &rules_.rules()[0]);
+  EXPECT_EQ(read(kDay, rules_).at("took_ms").as_array().size(), 1U);
+  const auto one = read(kTenMinutes, rules_, &rules_.rules()[0]);
   EXPECT_EQ(numbers(one.at("total").at("asked")), (std::vector<std::int64_t>{3, 7}));
   EXPECT_EQ(numbers(one.at("limits").at(0).at("denied")), (std::vector<std::int64_t>{1, 0}));
 }
@@ -106,10 +110,10 @@ TEST_F(HistoryTest, ForgetsTheOldestPoints) {
   for (int second = 0; second <= last; ++second) {
     add(seconds(second), rules_, static_cast<std::uint64_t>(second), 0);
   }
-  const auto recent = read(History::Range::kTenMinutes, rules_);
+  const auto recent = read(kTenMinutes, rules_);
   EXPECT_EQ(numbers(recent.at("total").at("asked")), std::vector<std::int64_t>(600, 2));
   EXPECT_EQ(numbers(recent.at("rules").at(0).at("asked")), std::vector<std::int64_t>(60, 10));
-  const auto day = read(History::Range::kDay, rules_);
+  const auto day = read(kDay, rules_);
   EXPECT_EQ(numbers(day.at("total").at("asked")), std::vector<std::int64_t>(1440, 120));
   EXPECT_EQ(numbers(day.at("took_ms")), std::vector<std::int64_t>(1440, 60'000));
   const auto ends = numbers(day.at("ends_ms"));
@@ -122,7 +126,7 @@ TEST_F(HistoryTest, FollowsTheRulesByTheirNames) {
   const RuleSet more =
       *RuleSet::parse(numbered_rules(1) + numbered_rules(1, "new").substr(18), "test");
   add(seconds(3), more, 7, 0);  // all of them since the rules became active
-  const auto json = read(History::Range::kTenMinutes, more);
+  const auto json = read(kTenMinutes, more);
   EXPECT_EQ(numbers(json.at("rules").at(0).at("asked")), (std::vector<std::int64_t>{5, 7}));
   EXPECT_EQ(json.at("rules").at(1).at("name"), "new0");
   EXPECT_EQ(numbers(json.at("rules").at(1).at("asked")), (std::vector<std::int64_t>{0, 7}));
@@ -148,7 +152,7 @@ TEST_F(HistoryTest, KeepsNoMoreColumnsThanItsMaximum) {
   add(seconds(1), rules, 0, 0);
   add(seconds(2), rules, 1, 1);
   EXPECT_EQ(history_.columns(), History::kMostColumns);
-  const auto json = read(History::Range::kTenMinutes, rules);
+  const auto json = read(kTenMinutes, rules);
   EXPECT_EQ(numbers(json.at("total").at("asked")), std::vector<std::int64_t>{1000});
 }
 

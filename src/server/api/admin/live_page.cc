@@ -23,22 +23,16 @@ constexpr auto kPeriod = std::chrono::seconds(1);
 constexpr auto kEarliest = std::chrono::milliseconds(750);  // half a period later would be too late
 constexpr std::size_t kMostRules = 100, kMostSources = 20, kMostErrors = 3;
 
-void write_requests(JsonWriter& json, const Activity::Requests& of) {
-  json.member("requests", of.asked)
+// `asked`: the name of the first count.
+JsonWriter& write_counts(JsonWriter& json, const Activity::Counts& of, std::string_view asked) {
+  return json.member(asked, of.asked)
       .member("denied", of.denied)
       .member("would_deny", of.would_deny)
       .member("failed", of.failed);
 }
 
 void write_totals(JsonWriter& json, const Activity& all) {
-  Activity::Requests sum;
-  for (const Activity::Requests& one : all.rules) {
-    sum.asked += one.allowed + one.denied;
-    sum.denied += one.denied;
-    sum.would_deny += one.would_deny;
-    sum.failed += one.failed;
-  }
-  write_requests(json.key("total").begin_object(), sum);
+  write_counts(json.key("total").begin_object(), all.total(), "requests");
   json.end_object().key("reasons").begin_object();
   for (std::size_t i = 0; i < all.reasons.size(); ++i) {
     if (all.reasons[i] > 0) json.member(to_string(static_cast<Reason>(i)), all.reasons[i]);
@@ -49,7 +43,7 @@ void write_totals(JsonWriter& json, const Activity& all) {
 void write_durations(JsonWriter& json, const Activity& all) {
   json.key("latency").begin_array();
   for (std::size_t i = 0; i < metrics::kFrontEnds; ++i) {
-    const auto& buckets = all.durations[i];
+    const auto& buckets = all.durations[i].buckets;
     if (std::all_of(buckets.begin(), buckets.end(), [](auto n) { return n == 0; })) continue;
     json.begin_object().member("front_end", metrics::kFrontEndNames[i]).key("buckets");
     json.begin_array();
@@ -60,20 +54,17 @@ void write_durations(JsonWriter& json, const Activity& all) {
 }
 
 // `limits` are the answers of the rule's limits.
-void write_rule(JsonWriter& json, const Rule& rule, const Activity::Requests& of,
-                const Activity::OfLimit* limits) {
+void write_rule(JsonWriter& json, const Rule& rule, const Activity::Counts& of,
+                const Activity::Counts* limits) {
   json.begin_object();
   pages::write_rule_facts(json, rule);
-  write_requests(json, of);
+  write_counts(json, of, "requests");
   json.key("limits").begin_array();
   for (const RuleLimit& limit : rule.limits) {
     json.begin_object();
     pages::write_limit_facts(json, rule, limit);
-    const Activity::OfLimit& counted = *limits++;
-    json.member("asked", counted.asked)
-        .member("denied", counted.denied)
-        .member("would_deny", counted.would_deny)
-        .member("failed", counted.failed)
+    const Activity::Counts& counted = *limits++;
+    write_counts(json, counted, "asked")
         .member("near", counted.near)
         .member("skipped", counted.skipped)
         .end_object();
@@ -174,7 +165,7 @@ void LiveEvents::make(net::SteadyTime now, const RuleSet& rules, const Activity&
   }
   json.end_array().end_object().end_object();
   before_.clear();
-  for (const Activity::Requests& one : all.rules) before_.push_back(one.asked);
+  for (const Activity::Counts& one : all.rules) before_.push_back(one.asked);
   event_ = "data: ";
   event_.append(json.view()).append("\n\n");
   made_ = now;
@@ -190,9 +181,9 @@ void show_events(const Call& call) {
   http::Broadcast& viewers = events->viewers();
   if (!viewers.has_room()) {
     call.response.add("Retry-After", "10");
-    const std::string detail = std::to_string(viewers.most()) +
-                               " viewers receive events already, which is the maximum; close one";
-    return answer(call.response, {503, detail});
+    return answer(call.response,
+                  {503, std::to_string(viewers.most()) +
+                            " viewers receive events already, which is the maximum; close one"});
   }
   call.response.text = events->latest();
   call.response.answer_text(200, "text/event-stream");

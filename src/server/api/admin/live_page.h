@@ -42,13 +42,12 @@ class History {
   static constexpr auto kCounts = std::to_array<std::string_view>(
       {"asked", "denied", "would_deny", "failed", "near", "skipped"});
 
-  enum class Range : std::uint8_t { kTenMinutes, kDay };
-
   // Adds what was counted since the previous call, which is one point by the second. `all` is of
   // these rules. The first call only sets when the first point begins.
   void add(net::SteadyTime now, Instant date, const RuleSet& rules, const metrics::Activity& all);
-  // Writes the members of GET /v1/history (docs/reference/http.md), of one rule if it is not null.
-  void write(base::JsonWriter& json, Range range, const RuleSet& rules, const Rule* rule) const;
+  // Writes the members of GET /v1/history (docs/reference/http.md) of the last day or ten minutes,
+  // and of one rule if it is not null.
+  void write(base::JsonWriter& json, bool of_day, const RuleSet& rules, const Rule* rule) const;
   // How many requests the store could not decide from one instant to another, at most a day ago; by
   // the second in the last ten minutes, else by the minute.
   std::uint64_t failed(Instant from, Instant to) const;
@@ -78,9 +77,6 @@ class History {
     const Point& point(std::size_t i) const noexcept { return points[place(i) - first]; }
   };
 
-  const Ring& ring(Range range) const noexcept {
-    return range == Range::kDay ? minutes_ : seconds_;
-  }
   void use(const RuleSet& rules);
   void begin_point(Ring& ring);
   void put(Series& series, const Counts& counts);
