@@ -27,8 +27,14 @@
 
 namespace sluice::insight {
 
-// A limit in one loop. The loop fills `live`. In between, the collector empties `handed`.
+// The sketches of a limit in one loop: of all requests, and of those that were denied (TopBy).
+using CountedKeys = std::array<KeySketch, 2>;
+
+// A limit in one loop. The loop fills `live`. In between, the collector empties `handed`. A loop
+// that has left the slot hands `live` over, too.
 struct KeySlot {
+  std::string_view rule, limit;  // their names
+  std::size_t keys = 0;          // that are counted
   std::unique_ptr<CountedKeys> live;
   std::unique_ptr<CountedKeys> handed;
   std::atomic<bool> is_handed{false};  // `handed` belongs to the collector
@@ -38,56 +44,52 @@ struct KeySlot {
 // The limits of one set of rules in one loop, and for each algorithm the limits that requests bring
 // along.
 struct KeyTable {
-  explicit KeyTable(const RuleSet& of) : rules(of), all(rules.rules()) {
+  KeyTable(const RuleSet& of, const TopKeys& to) : rules(of), all(rules.rules()) {
     first_limit.reserve(all.size());
-    std::size_t limits = 0;
     for (const Rule& rule : all) {
-      first_limit.push_back(limits);
-      limits += rule.limits.size();
+      first_limit.push_back(of_rules);
+      of_rules += rule.limits.size();
     }
-    of_rules = limits;
-    limits += kAlgorithms.size();
-    slots = std::make_unique<KeySlot[]>(limits);
-    used.reserve(limits);
-    names.reserve(limits);
+    size = of_rules + kAlgorithms.size();
+    slots = std::make_unique<KeySlot[]>(size);
+    used.reserve(size);
+    KeySlot* slot = slots.get();
+    const auto name = [&](std::string_view rule, std::string_view limit) {
+      slot->rule = rule;
+      slot->limit = limit;
+      slot++->keys = to.keys_of_each(of_rules);
+    };
     for (const Rule& rule : all) {
-      for (const RuleLimit& limit : rule.limits) names.emplace_back(rule.name, limit.name);
+      for (const RuleLimit& limit : rule.limits) name(rule.name, limit.name);
     }
-    for (const AlgorithmInfo& algorithm : kAlgorithms) names.emplace_back("", algorithm.name);
+    for (const AlgorithmInfo& algorithm : kAlgorithms) name("", algorithm.name);
   }
-  // Returns the index of a limit's slot. For a limit of other rules it is the slot of the limit
-  // with the same names, which takes longer; nothing if there is none.
-  std::optional<std::size_t> index_of(const LimitAnswer& answer) const noexcept {
+  // Returns a limit's slot. For a limit of other rules it is the slot of the limit with the same
+  // names, which takes longer; null if there is none.
+  KeySlot* find(const LimitAnswer& answer) const noexcept {
     const auto rule = static_cast<std::size_t>(answer.rule - all.data());
     if (rule < all.size()) {
       const auto limit = static_cast<std::size_t>(answer.limit - all[rule].limits.data());
-      if (limit < all[rule].limits.size()) return first_limit[rule] + limit;
+      if (limit < all[rule].limits.size()) return &slots[first_limit[rule] + limit];
     }
-    const auto same = std::find_if(names.begin(), names.end(), [&](const auto& known) {
-      return known.first == answer.rule->name && known.second == answer.limit->name;
-    });
-    if (same == names.end()) return {};
-    return static_cast<std::size_t>(same - names.begin());
+    const auto is_same = [&](const KeySlot& known) {
+      return known.rule == answer.rule->name && known.limit == answer.limit->name;
+    };
+    KeySlot* const end = slots.get() + size;
+    KeySlot* const same = std::find_if(slots.get(), end, is_same);
+    return same != end ? same : nullptr;
   }
-  std::size_t index_of(Algorithm algorithm) const noexcept {
-    return of_rules + static_cast<std::size_t>(algorithm);
+  KeySlot& find(Algorithm algorithm) const noexcept {
+    return slots[of_rules + static_cast<std::size_t>(algorithm)];
   }
 
   const RuleSet rules;
-  std::size_t keys = 0;  // that are counted of each limit
   const std::span<const Rule> all;
   std::vector<std::size_t> first_limit;  // of each rule
   std::size_t of_rules = 0;              // the number of slots for limits of rules
-  std::vector<std::pair<std::string_view, std::string_view>> names;  // of a rule and a limit
+  std::size_t size = 0;                  // of all slots
   std::unique_ptr<KeySlot[]> slots;
-  std::vector<std::size_t> used;  // the slots with is_used
-};
-
-// What the collector is to read: `handed` of a slot, or `live` of one that its loop has left.
-struct HandedKeys {
-  std::shared_ptr<KeyTable> table;
-  std::size_t slot = 0;
-  bool is_left = false;
+  std::vector<KeySlot*> used;  // those with is_used
 };
 
 namespace {
@@ -212,30 +214,33 @@ std::string TopKeys::text_of(const CountedKey& key) const {
   return text;
 }
 
-void KeyRecorder::count(std::string_view label, const Decision& decision, std::size_t index) {
-  KeySlot& slot = table_->slots[index];
+void KeyRecorder::count(std::string_view label, const Decision& decision, KeySlot& slot) {
   if (!slot.is_used) {
-    if (!slot.live) slot.live = std::make_unique<CountedKeys>(all_.sketch_size(table_->keys));
+    if (!slot.live) {
+      const std::size_t size = all_.sketch_size(slot.keys);
+      slot.live = std::make_unique<CountedKeys>(CountedKeys{KeySketch(size), KeySketch(size)});
+    }
     slot.is_used = true;
-    table_->used.push_back(index);
+    table_->used.push_back(&slot);
   }
+  auto& [asked, denied] = *slot.live;
   const bool is_denied = decision.outcome == Outcome::kDenied;
   if (label.empty()) {
-    slot.live->asked.add_keyless();
-    if (is_denied) slot.live->denied.add_keyless();
+    asked.add_keyless();
+    if (is_denied) denied.add_keyless();
     return;
   }
   const std::uint64_t key = hash_(label);
   const std::string_view text = is_hashed_ ? std::string_view() : label;
-  slot.live->asked.add(key, text);
-  if (is_denied) slot.live->denied.add(key, text);
+  asked.add(key, text);
+  if (is_denied) denied.add(key, text);
 }
 
 // The collector also gets what it could not have been given, because it was late.
 void KeyRecorder::leave_table() {
   if (!table_) return;
   const std::lock_guard lock(all_.inbox_mutex_);
-  for (const std::size_t index : table_->used) all_.inbox_.push_back({table_, index, true});
+  for (KeySlot* const slot : table_->used) all_.inbox_.emplace_back(table_, slot);
   table_.reset();
 }
 
@@ -245,8 +250,7 @@ KeyRecorder::~KeyRecorder() = default;
 
 void KeyRecorder::use(const RuleSet& rules) {
   if (table_ && table_->all.data() == rules.rules().data()) return;
-  auto next = std::make_shared<KeyTable>(rules);
-  next->keys = all_.keys_of_each(next->of_rules);
+  auto next = std::make_shared<KeyTable>(rules, all_);
   leave_table();
   table_ = std::move(next);
 }
@@ -254,51 +258,53 @@ void KeyRecorder::use(const RuleSet& rules) {
 void KeyRecorder::count(const RuleAnswer& answer) noexcept try {
   if (!table_) return;
   for (const LimitAnswer& limit : answer.limits) {
-    const auto index = table_->index_of(limit);
-    if (index && !limit.decision.passed_over) count(limit.label, limit.decision, *index);
+    KeySlot* const slot = table_->find(limit);
+    if (slot != nullptr && !limit.decision.passed_over) count(limit.label, limit.decision, *slot);
   }
 } catch (const std::bad_alloc&) {
 }
 
 void KeyRecorder::count(const Limit& limit, std::string_view key, const Decision& decision) noexcept
     try {
-  if (table_) count(key, decision, table_->index_of(limit.algorithm()));
+  if (table_) count(key, decision, table_->find(limit.algorithm()));
 } catch (const std::bad_alloc&) {
 }
 
 void KeyRecorder::hand_over() {
   if (!table_ || table_->used.empty()) return;
   const std::lock_guard lock(all_.inbox_mutex_);
-  std::erase_if(table_->used, [&](std::size_t index) {
-    KeySlot& slot = table_->slots[index];
-    if (slot.is_handed.load(std::memory_order_acquire)) return false;  // the collector is late
-    std::swap(slot.live, slot.handed);
-    slot.is_used = false;
-    slot.is_handed.store(true, std::memory_order_release);
-    all_.inbox_.push_back({table_, index, false});
+  std::erase_if(table_->used, [&](KeySlot* slot) {
+    if (slot->is_handed.load(std::memory_order_acquire)) return false;  // the collector is late
+    std::swap(slot->live, slot->handed);
+    slot->is_used = false;
+    slot->is_handed.store(true, std::memory_order_release);
+    all_.inbox_.emplace_back(table_, slot);
     return true;
   });
 }
 
-std::vector<HandedKeys> TopKeys::take(std::size_t most) {
+TopKeys::Handed TopKeys::take(std::size_t most) {
   const std::lock_guard lock(inbox_mutex_);
   if (most >= inbox_.size()) return std::exchange(inbox_, {});
   const auto end = inbox_.begin() + static_cast<std::ptrdiff_t>(most);
-  std::vector<HandedKeys> taken(inbox_.begin(), end);
+  Handed taken(inbox_.begin(), end);
   inbox_.erase(inbox_.begin(), end);
   return taken;
 }
 
-void TopKeys::add(CountedKeys& counted, const HandedKeys& from, Duration now) {
-  const auto& [rule, limit] = from.table->names[from.slot];
-  const std::size_t keys = from.table->keys;
-  const KeyFrame asked(counted.asked, keys);
-  const KeyFrame denied(counted.denied, keys);
+void TopKeys::add(const KeySlot& from, bool is_handed, Duration now) {
+  const auto& [asked, denied] = is_handed ? *from.handed : *from.live;
+  const KeyFrame frames[] = {KeyFrame(asked, from.keys), KeyFrame(denied, from.keys)};
   const std::lock_guard lock(mutex_);
-  const LimitNames names(rule, limit);
-  History& history = limits_.try_emplace(names, keys).first->second;
-  history.asked.add(asked, now);
-  if (!denied.empty()) history.denied.add(denied, now);
+  const LimitNames names(from.rule, from.limit);
+  auto found = limits_.find(names);
+  if (found == limits_.end()) {
+    found = limits_.emplace(names, std::array{KeyHistory(from.keys), KeyHistory(from.keys)}).first;
+  }
+  auto& history = found->second;
+  for (std::size_t by = 0; by < history.size(); ++by) {
+    if (by == 0 || !frames[by].empty()) history[by].add(frames[by], now);
+  }
 }
 
 void TopKeys::forget_others(const RuleSet& active, Duration now) {
@@ -311,7 +317,7 @@ void TopKeys::forget_others(const RuleSet& active, Duration now) {
   const std::lock_guard lock(mutex_);
   std::erase_if(limits_, [&](const auto& entry) {
     const bool has_rule = !entry.first.first.empty();
-    return entry.second.asked.is_over(now) || (has_rule && !names.contains(entry.first));
+    return entry.second[0].is_over(now) || (has_rule && !names.contains(entry.first));
   });
 }
 
@@ -330,14 +336,12 @@ KeyRecorder& TopKeys::make_recorder() {
 bool TopKeys::collect(const RuleSet& active, std::size_t most) {
   const std::lock_guard lock(collect_mutex_);
   const Duration now = running();
-  for (const HandedKeys& one : take(most)) {
-    KeySlot& slot = one.table->slots[one.slot];
-    CountedKeys& counted = one.is_left ? *slot.live : *slot.handed;
-    add(counted, one, now);
-    if (one.is_left) continue;
-    counted.asked.clear();
-    counted.denied.clear();
-    slot.is_handed.store(false, std::memory_order_release);
+  for (const auto& slot : take(most)) {
+    const bool is_handed = slot->is_handed.load(std::memory_order_acquire);
+    add(*slot, is_handed, now);
+    if (!is_handed) continue;
+    for (KeySketch& sketch : *slot->handed) sketch.clear();
+    slot->is_handed.store(false, std::memory_order_release);
   }
   forget_others(active, now);
   const std::lock_guard inbox_lock(inbox_mutex_);
@@ -351,8 +355,7 @@ std::vector<TopLimit> TopKeys::top(const TopKeysQuery& query) const {
   for (const auto& [names, history] : limits_) {
     if (!query.rule.empty() && names.first != query.rule) continue;
     if (!query.limit.empty() && names.second != query.limit) continue;
-    const KeyHistory& wanted = query.by == TopBy::kAsked ? history.asked : history.denied;
-    const KeyFrame frame = wanted.over(query.over, now);
+    const KeyFrame frame = history[static_cast<std::size_t>(query.by)].over(query.over, now);
     if (frame.empty()) continue;
     TopLimit& limit = limits.emplace_back();
     limit.rule = names.first;
@@ -371,7 +374,7 @@ std::size_t TopKeys::history_bytes() const {
   const std::lock_guard lock(mutex_);
   std::size_t bytes = 0;
   for (const auto& [names, history] : limits_) {
-    bytes += history.asked.bytes() + history.denied.bytes();
+    for (const KeyHistory& one : history) bytes += one.bytes();
   }
   return bytes;
 }

@@ -84,17 +84,8 @@ struct TopKeysOptions {
   bool hashed = false;     // keep no texts of keys; a key is shown as its hash
 };
 
-// What is kept of all requests, and of those that were denied.
-template <typename Keys>
-struct AskedAndDenied {
-  explicit AskedAndDenied(std::size_t most) : asked(most), denied(most) {}
-  Keys asked;
-  Keys denied;
-};
-using CountedKeys = AskedAndDenied<KeySketch>;  // what one loop has counted of one limit
-
 class TopKeys;
-struct HandedKeys;
+struct KeySlot;
 struct KeyTable;
 
 // The keys of the decisions of one event loop.
@@ -123,7 +114,7 @@ class KeyRecorder final {
   void hand_over();
 
  private:
-  void count(std::string_view label, const Decision& decision, std::size_t index);
+  void count(std::string_view label, const Decision& decision, KeySlot& slot);
   void leave_table();
 
   TopKeys& all_;
@@ -193,15 +184,16 @@ class TopKeys {
 
  private:
   friend class KeyRecorder;
+  friend struct KeyTable;
   using LimitNames = std::pair<std::string, std::string>;  // of a rule and a limit
-  using History = AskedAndDenied<KeyHistory>;
+  using Handed = std::vector<std::shared_ptr<KeySlot>>;
 
   Duration running() const;
   std::size_t keys_of_each(std::size_t number) const noexcept;
   std::size_t sketch_size(std::size_t keys) const noexcept;
   std::string text_of(const CountedKey& key) const;
-  std::vector<HandedKeys> take(std::size_t most);
-  void add(CountedKeys& counted, const HandedKeys& from, Duration now);
+  Handed take(std::size_t most);
+  void add(const KeySlot& from, bool is_handed, Duration now);
   void forget_others(const RuleSet& active, Duration now);
 
   const TopKeysOptions options_;
@@ -211,12 +203,12 @@ class TopKeys {
   mutable Instant last_;
   mutable Duration passed_{0};  // since the start
   std::mutex inbox_mutex_;      // of the two members below
-  std::vector<HandedKeys> inbox_;
+  Handed inbox_;
   std::vector<std::unique_ptr<KeyRecorder>> recorders_;
-  std::mutex collect_mutex_;  // one thread collects
-  mutable std::mutex mutex_;  // of `limits_`
-  std::map<LimitNames, History> limits_;
-  std::optional<RuleSet> last_active_;  // these are of the thread that collects
+  std::mutex collect_mutex_;                                // one thread collects
+  mutable std::mutex mutex_;                                // of `limits_`
+  std::map<LimitNames, std::array<KeyHistory, 2>> limits_;  // by TopBy
+  std::optional<RuleSet> last_active_;                      // these are of the thread that collects
   Duration last_forgot_{0};
 };
 
