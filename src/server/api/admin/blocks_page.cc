@@ -18,11 +18,7 @@ namespace {
 
 using base::in_quotes;
 
-// From when and for how long a key is to be blocked; without a length, forever.
-struct Length {
-  Instant now = SystemClock().now();
-  std::optional<Duration> length = {};
-};
+constexpr Duration kForever = Duration::max();
 
 // Returns the time from an instant until another one, such as "2026-12-01T00:00:00Z".
 Expected<Duration> time_until(std::string_view text, Instant now) {
@@ -30,8 +26,9 @@ Expected<Duration> time_until(std::string_view text, Instant now) {
   return Unexpected{in_quotes(text) + " is no instant; expected one such as 2026-12-01T00:00:00Z"};
 }
 
-// If the length is wrong, writes the reason into the answer and returns nothing.
-std::optional<Length> find_length(const Call& call) {
+// Returns how long a key is to be blocked. If that is wrong, writes the reason into the answer and
+// returns nothing.
+std::optional<Duration> find_length(const Call& call, Instant now) {
   Buffers buffers, until_buffers;
   const auto text = call.parameter("for", buffers);
   const auto until = call.parameter("until", until_buffers);
@@ -41,13 +38,9 @@ std::optional<Length> find_length(const Call& call) {
                            "&for=15m, or &until=2026-12-01T00:00:00Z"});
     return std::nullopt;
   }
-  Length found;
-  if (text == "forever") return found;
-  const auto length = text ? core::parse_period(*text) : time_until(*until, found.now);
-  if (length && *length >= kMinPeriod && (until || *length <= kMaxPeriod)) {
-    found.length = *length;
-    return found;
-  }
+  if (text == "forever") return kForever;
+  const auto length = text ? core::parse_period(*text) : time_until(*until, now);
+  if (length && *length >= kMinPeriod && (until || *length <= kMaxPeriod)) return *length;
   const std::string detail =
       (text ? "'for': " : "'until': ") +
       (!length ? length.error()
@@ -67,11 +60,11 @@ class KeyBlock {
   }
 
   // Change it. Return whether that was done; if not, write the reason into the answer.
-  bool start(const Length& given) {
+  bool start(Duration length, Instant now) {
     const bool has_block = counter_.limit->block.has_value();
-    if (has_block && given.length && *given.length <= kMaxPeriod) {
+    if (has_block && length <= kMaxPeriod) {
       if (is_blocked()) replaced_ = override_;
-      return did({Verb::kBlock, *given.length}) && end_override();
+      return did({Verb::kBlock, length}) && end_override();
     }
     if (call_.overrides() == nullptr) {
       const std::string detail =
@@ -85,7 +78,7 @@ class KeyBlock {
       return false;
     }
     Override next{.kind = Override::Kind::kBlocked};
-    if (given.length) next.until = given.now + *given.length;
+    if (length != kForever) next.until = now + length;
     const bool is_longer =
         is_blocked() && (!next.until || (override_->until && *override_->until <= *next.until));
     if (!is_longer) replaced_ = override_;
@@ -198,10 +191,11 @@ void show_blocks(const Call& call) {
 void start_blocks(const Call& call) {
   const auto chosen = Selection::of(call);
   if (!chosen || !chosen->may_change(call, "block")) return;
-  const auto length = find_length(call);
+  const Instant now = SystemClock().now();
+  const auto length = find_length(call, now);
   if (!length) return;
   answer_blocks(call, *chosen,
-                "key blocked: ", [&](KeyBlock& block) { return block.start(*length); });
+                "key blocked: ", [&](KeyBlock& block) { return block.start(*length, now); });
 }
 
 void end_blocks(const Call& call) {

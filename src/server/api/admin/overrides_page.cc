@@ -28,12 +28,12 @@ using Kind = Override::Kind;
 // The body of PUT /v1/overrides/RULE/LIMIT, or a line of POST /v1/overrides, which names its
 // counter, or a rule, a limit and attributes.
 struct GivenOverride {
-  std::string counter, rule, limit_name;
+  std::string counter = {}, rule = {}, limit_name = {};
   bool has_attributes = false;
-  Attributes attributes;
-  std::vector<std::string> names;  // of the attributes
+  Attributes attributes = {};
+  std::vector<std::string> names = {};  // of the attributes
   bool has_kind = false;
-  Override given;
+  Override given = {};
 
   bool set_kind(Kind kind, JsonProblem& problem);
   bool set_name(const JsonValue& value, JsonProblem& problem);
@@ -337,21 +337,6 @@ void import_overrides(const Call& call) {
   answer(call.response, 200, json.end_object());
 }
 
-namespace {
-
-// The limit that a path names: "RULE/LIMIT", with %2F for a slash in the name of the rule.
-struct Place {
-  std::string rule, limit;
-};
-
-std::optional<Place> place_of(std::string_view path) {
-  const std::size_t slash = path.find('/');
-  if (slash == path.npos || slash == 0 || slash + 1 == path.size()) return std::nullopt;
-  return Place{base::decoded(path.substr(0, slash)), base::decoded(path.substr(slash + 1))};
-}
-
-}  // namespace
-
 void write_override(JsonWriter& json, const Override& given) {
   switch (given.kind) {
     case Override::Kind::kNumbers: json.member("limit", given.limit); break;
@@ -386,16 +371,30 @@ void answer_override(const Call& call, std::string_view counter, const Override&
   answer(call.response, 200, json.end_object());
 }
 
+// Reads the limit that the path names, "RULE/LIMIT", with %2F for a slash in the name of the rule.
+// Returns false after answering that it names none.
+bool read_path(const Call& call, GivenOverride& of) {
+  if (lacks_overrides(call)) return false;
+  const std::string_view path = call.name;
+  const std::size_t slash = path.find('/');
+  if (slash == path.npos || slash == 0 || slash + 1 == path.size()) {
+    answer(call.response, {404, "the path names no limit; expected /v1/overrides/RULE/LIMIT"});
+    return false;
+  }
+  of.rule = base::decoded(path.substr(0, slash));
+  of.limit_name = base::decoded(path.substr(slash + 1));
+  return true;
+}
+
 // Answers that the override cannot be named, and returns nothing; else returns its counter.
-std::optional<std::string> name_it(const Call& call, const Place& place,
-                                   std::span<const std::string> names,
-                                   const AttributeSource& attributes, const Override& given) {
+std::optional<std::string> name_it(const Call& call, const GivenOverride& of,
+                                   const AttributeSource& attributes) {
   const RuleSet rules = call.admin.rules.current();
-  if (const auto wrong = rules::find_place_error(rules, place.rule, place.limit, names)) {
+  if (const auto wrong = rules::find_place_error(rules, of.rule, of.limit_name, of.names)) {
     answer(call.response, {wrong->lacks_limit ? 404 : 400, wrong->what});
     return std::nullopt;
   }
-  auto counter = name_override(rules, place.rule, place.limit, attributes, given);
+  auto counter = name_override(rules, of.rule, of.limit_name, attributes, of.given);
   if (counter) return std::move(*counter);
   answer(call.response, {400, counter.error()});
   return std::nullopt;
@@ -415,36 +414,18 @@ std::string no_override_of(std::string_view counter) {
 }
 
 // Returns what a key has until now: "60 per 1m", "blocked" or "unlimited".
-std::string state_of(const Call& call, const Place& place, const AttributeSource& attributes) {
+std::string state_of(const Call& call, const GivenOverride& of) {
   const RuleSet rules = call.admin.rules.current();
-  const Rule* const rule = rules.find(place.rule);
+  const Rule* const rule = rules.find(of.rule);
   if (rule == nullptr) return {};
-  for (const RuleCounter& counter : counters_of(rules, *rule, attributes, call.overrides())) {
-    if (counter.limit->name != place.limit) continue;
+  for (const RuleCounter& counter : counters_of(rules, *rule, of.attributes, call.overrides())) {
+    if (counter.limit->name != of.limit_name) continue;
     const auto given = call.overrides()->find(counter.key);
     if (given && given->kind == Override::Kind::kBlocked) return "blocked";
     if (given && given->kind == Override::Kind::kUnlimited) return "unlimited";
     return core::format_limit(counter.numbers);
   }
   return {};
-}
-
-void put(const Call& call, const Place& place) {
-  const auto body = read_body(call.request.body, SystemClock().now());
-  if (!body) return answer(call.response, {400, body.error()});
-  const auto counter = name_it(call, place, body->names, body->attributes, body->given);
-  if (!counter) return;
-  if (counter->size() > Overrides::kLongestKey) {
-    return answer(call.response, {400, too_long(*counter)});
-  }
-  const std::string was = state_of(call, place, body->attributes);
-  const auto replaced = call.overrides()->find(*counter);
-  const bool fits = call.overrides()->size() < call.overrides()->most() || replaced;
-  if (const auto set = call.admin.overrides->set(*counter, body->given); !set) {
-    return answer(call.response, {fits ? 503 : 409, set.error()});
-  }
-  call.done(said_of(*counter, body->given));
-  answer_override(call, *counter, body->given, was, replaced);
 }
 
 void remove(const Call& call, const std::string& counter) {
@@ -460,22 +441,12 @@ void remove(const Call& call, const std::string& counter) {
   answer(call.response, 200, json.end_object());
 }
 
-// Returns the limit that the path names, or nothing after answering that it names none.
-std::optional<Place> place_in(const Call& call) {
-  if (lacks_overrides(call)) return std::nullopt;
-  auto place = place_of(call.name);
-  if (!place) {
-    answer(call.response, {404, "the path names no limit; expected /v1/overrides/RULE/LIMIT"});
-  }
-  return place;
-}
-
-// Returns the counter that the path and the attributes of the query name, or nothing as place_in().
+// Returns the counter that the path and the attributes of the query name, or nothing after
+// answering why there is none.
 std::optional<std::string> counter_in(const Call& call) {
-  const auto place = place_in(call);
-  if (!place) return std::nullopt;
-  const Override any{.kind = Override::Kind::kBlocked};
-  return name_it(call, *place, {}, QueryAttributes(call.query), any);
+  GivenOverride any{.given = {.kind = Override::Kind::kBlocked}};
+  if (!read_path(call, any)) return std::nullopt;
+  return name_it(call, any, QueryAttributes(call.query));
 }
 
 // Whether the counter is of a rule with this name, in any domain.
@@ -600,7 +571,25 @@ void show_override(const Call& call) {
 }
 
 void set_override(const Call& call) {
-  if (const auto place = place_in(call)) put(call, *place);
+  GivenOverride path;
+  if (!read_path(call, path)) return;
+  auto body = read_body(call.request.body, SystemClock().now());
+  if (!body) return answer(call.response, {400, body.error()});
+  body->rule = std::move(path.rule);
+  body->limit_name = std::move(path.limit_name);
+  const auto counter = name_it(call, *body, body->attributes);
+  if (!counter) return;
+  if (counter->size() > Overrides::kLongestKey) {
+    return answer(call.response, {400, too_long(*counter)});
+  }
+  const std::string was = state_of(call, *body);
+  const auto replaced = call.overrides()->find(*counter);
+  const bool fits = call.overrides()->size() < call.overrides()->most() || replaced;
+  if (const auto set = call.admin.overrides->set(*counter, body->given); !set) {
+    return answer(call.response, {fits ? 503 : 409, set.error()});
+  }
+  call.done(said_of(*counter, body->given));
+  answer_override(call, *counter, body->given, was, replaced);
 }
 
 void remove_override(const Call& call) {

@@ -375,9 +375,10 @@ bool read_who(const Call& call, Subject& subject) {
   return false;
 }
 
-// What a change did, for the answer.
+// What a change of rules makes of them, for the answer.
 struct Effect {
-  std::string file;
+  std::vector<RulesText> texts;
+  std::string file;        // the one that changes
   std::string until = {};  // "other rules are pushed", or an instant
   std::string_view where = "this server";
   std::string note = {};           // why the rules in Redis are not changed
@@ -392,8 +393,7 @@ std::string end_of_change(const RulesManager& rules, Outcome outcome) {
   return "the rules files or their lists change, or the server reloads or stops";
 }
 
-void answer_changed(const Call& call, const ActiveRules& before,
-                    const std::vector<RulesText>& after, const Effect& effect) {
+void answer_changed(const Call& call, const ActiveRules& before, const Effect& effect) {
   const ActiveRules now = call.admin.rules.active();
   add_version(now, call.response);
   JsonWriter json;
@@ -404,7 +404,7 @@ void answer_changed(const Call& call, const ActiveRules& before,
   if (!effect.file.empty()) json.member("file", effect.file);
   json.member("active_until", effect.until).member("where", effect.where);
   if (!effect.note.empty()) json.member("note", effect.note);
-  write_differences(json, *before.texts, views_of(after));
+  write_differences(json, *before.texts, views_of(effect.texts));
   answer(call.response, 200, json.end_object());
 }
 
@@ -464,8 +464,7 @@ std::optional<Pushed> push(const Call& call, const ActiveRules& before,
   return *pushed;
 }
 
-void finish(const Call& call, const ActiveRules& before, const Subject& subject,
-            const Effect& effect) {
+void finish(const Call& call, const ActiveRules& before, const Subject& subject, Effect effect) {
   const ActiveRules now = call.admin.rules.active();
   if (now.version != before.version) {
     const std::string what = subject.kind == "version"
@@ -473,26 +472,22 @@ void finish(const Call& call, const ActiveRules& before, const Subject& subject,
                                  : subject.kind + " " + subject.name + " changed";
     call.done(what + ": version " + std::to_string(now.version));
   }
-  answer_changed(call, before, *now.texts, effect);
+  effect.texts = *now.texts;
+  answer_changed(call, before, effect);
 }
 
 // A push has activated the rules, unless others came at the same time.
-void finish_push(const Call& call, const ActiveRules& before, const std::vector<RulesText>& texts,
-                 const Subject& subject, const Effect& effect) {
+void finish_push(const Call& call, const ActiveRules& before, const Subject& subject,
+                 Effect effect) {
   const ActiveRules now = call.admin.rules.active();
   // Those of a PUT have another name in Redis.
-  if (std::ranges::equal(*now.texts, texts, {}, &RulesText::text, &RulesText::text))
-    return finish(call, before, subject, effect);
+  if (std::ranges::equal(*now.texts, effect.texts, {}, &RulesText::text, &RulesText::text)) {
+    return finish(call, before, subject, std::move(effect));
+  }
   answer(call.response, {409,
                          "the change is in Redis, but this server has got other rules at the same "
                          "time; look at its active rules"});
 }
-
-// The text of rules with a change, and its file.
-struct Changed {
-  std::vector<RulesText> texts;
-  std::string file;
-};
 
 bool is_of(const TemporaryChange& change, const Subject& subject) {
   return change.rule == subject.name && change.of_plan == (subject.kind == "plan");
@@ -531,22 +526,23 @@ std::vector<RulesText> with_changes(std::vector<RulesText> texts,
 
 // Answers what a change would do, and the warnings that it would cause.
 void try_change(const Call& call, ActiveRules now, const Subject& subject, const Patch& patch,
-                const Changed& changed) {
+                Effect effect) {
   auto temporary = call.admin.rules.status().temporary;
   now.texts = std::make_shared<const std::vector<RulesText>>(with_changes(*now.texts, temporary));
   std::erase_if(temporary,
                 [&](const TemporaryChange& one) { return replaces(patch.changes, subject, one); });
-  const auto after = with_changes(changed.texts, temporary);
-  const auto checked = call.admin.rules.check(after);
+  effect.texts = with_changes(std::move(effect.texts), temporary);
+  const auto checked = call.admin.rules.check(effect.texts);
   if (!checked) return answer_errors(400, checked.error(), call.response);
-  answer_changed(call, now, after,
-                 {.file = changed.file, .until = "nothing is changed", .tried = &*checked});
+  effect.until = "nothing is changed";
+  effect.tried = &*checked;
+  answer_changed(call, now, effect);
 }
 
 // Puts the changes of a rule or a plan on top of the active rules of this server. Without
 // an end, a value that the rules have themselves ends the temporary one instead.
 void change_for_now(const Call& call, const ActiveRules& before, const Subject& subject,
-                    const Patch& patch, const Changed& changed, Effect effect) {
+                    const Patch& patch, Effect effect) {
   std::optional<Instant> until;
   if (patch.length) until = SystemClock().now() + *patch.length;
   std::vector<TemporaryChange> changes;
@@ -566,13 +562,13 @@ void change_for_now(const Call& call, const ActiveRules& before, const Subject& 
   const Rule* const rule = before.rules.find(subject.name);
   const bool may_lack_value = rule != nullptr && rule->action != RuleAction::kLimit;
   if (may_lack_value || !patch.changes.numbers.empty()) {
-    const auto checked = call.admin.rules.check(changed.texts);
+    const auto checked = call.admin.rules.check(effect.texts);
     if (!checked) return answer_errors(400, checked.error(), call.response);
   }
   ActiveRules was = before;
   was.texts = std::make_shared<const std::vector<RulesText>>(
       with_changes(*before.texts, call.admin.rules.status().temporary));
-  const auto after = with_changes(*was.texts, changes);
+  effect.texts = with_changes(*was.texts, changes);
   rules::RuleChanges ended;
   std::erase_if(changes, [&](const TemporaryChange& one) {
     const auto texts = with_changes(*before.texts, {&one, 1});
@@ -596,7 +592,7 @@ void change_for_now(const Call& call, const ActiveRules& before, const Subject& 
     call.done(subject.kind + " " + subject.name + " changed on this server: version " +
               std::to_string(now) + ", until " + effect.until);
   }
-  answer_changed(call, was, after, effect);
+  answer_changed(call, was, effect);
 }
 
 // Ends the changes for a time of a rule or a plan, which may be gone. If there are none, ends those
@@ -627,8 +623,8 @@ void end_changes(const Call& call, const ActiveRules& before, const Subject& sub
         .append(one.name() + " " + one.value);
   }
   if (!note.empty()) note += " until other rules are active; the same request again ends that";
-  answer_changed(call, before, *before.texts,
-                 {.file = {}, .until = "its next change", .note = note});
+  answer_changed(call, before,
+                 {.texts = *before.texts, .file = {}, .until = "its next change", .note = note});
 }
 
 // Why the rules in Redis cannot be changed now. Empty: nothing is known, or they are not there.
@@ -649,39 +645,53 @@ void change_texts(const Call& call, Subject subject, const Change& change,
   for (;;) {  // again, if the rules change meanwhile
     const ActiveRules now = call.admin.rules.active();
     if (!meets_condition(call, now)) return answer_other_version(call);
-    std::optional<Changed> changed = change(now);
+    std::optional<Effect> changed = change(now);
     if (!changed) return;
-    if (patch != nullptr && patch->dry_run) return try_change(call, now, subject, *patch, *changed);
-    Effect effect{.file = changed->file};
+    Effect& effect = *changed;
+    if (patch != nullptr && patch->dry_run) {
+      return try_change(call, now, subject, *patch, std::move(effect));
+    }
     std::string why = fits_here ? why_not_in_redis(call) : std::string();
     std::optional<Pushed> pushed;
     if (why.empty() && !(fits_here && patch->length)) {
-      pushed = push(call, now, changed->texts, subject, fits_here ? &why : nullptr);
+      pushed = push(call, now, effect.texts, subject, fits_here ? &why : nullptr);
       if (!pushed && why.empty()) return;
     }
     if (!pushed) {
       if (!patch->length) effect.note = "the rules in Redis are not changed: " + why;
-      return change_for_now(call, now, subject, *patch, *changed, std::move(effect));
+      return change_for_now(call, now, subject, *patch, std::move(effect));
     }
     effect.until = end_of_change(call.admin.rules, pushed->outcome);
     if (pushed->outcome == Outcome::kPushed) {
       effect.pushed = pushed->version;
       if (patch != nullptr) effect.note = forget_changes(call, subject, patch->changes);
       effect.where = "all servers";
-      return finish_push(call, now, changed->texts, subject, effect);
+      return finish_push(call, now, subject, std::move(effect));
     }
     const auto revised =
-        call.admin.rules.revise(std::move(changed->texts), now.version, subject.by(call));
+        call.admin.rules.revise(std::move(effect.texts), now.version, subject.by(call));
     if (!revised && revised.error().empty()) continue;
     if (!revised) return answer_errors(400, revised.error(), call.response);
     if (patch != nullptr) effect.note = forget_changes(call, subject, patch->changes);
-    return finish(call, now, subject, effect);
+    return finish(call, now, subject, std::move(effect));
   }
 }
 
+// Changes a rule or a plan, or ends its temporary changes.
+template <typename Change>
+void change_or_end(const Call& call, const Subject& subject, const Patch& patch,
+                   const Change& change) {
+  const auto change_if_meant = [&](const ActiveRules& now) -> std::optional<Effect> {
+    if (patch.length != Duration{0}) return change(now);
+    end_changes(call, now, subject);
+    return std::nullopt;
+  };
+  change_texts(call, subject, change_if_meant, &patch);
+}
+
 // Returns the texts with the edit of one of them, or nothing after answering why it failed.
-std::optional<Changed> edited(const Call& call, const ActiveRules& now,
-                              Expected<rules::RuleEdit, rules::EditError> edit) {
+std::optional<Effect> edited(const Call& call, const ActiveRules& now,
+                             Expected<rules::RuleEdit, rules::EditError> edit) {
   if (!edit) {
     using Unknown = rules::EditError::Unknown;
     const Unknown unknown = edit.error().unknown;
@@ -689,7 +699,7 @@ std::optional<Changed> edited(const Call& call, const ActiveRules& now,
     answer(call.response, {status, edit.error().message});
     return std::nullopt;
   }
-  Changed changed{*now.texts, (*now.texts)[edit->file].name};
+  Effect changed{*now.texts, (*now.texts)[edit->file].name};
   changed.texts[edit->file].text = std::move(edit->text);
   return changed;
 }
@@ -698,26 +708,19 @@ std::optional<Changed> edited(const Call& call, const ActiveRules& now,
 
 void change_rule(const Call& call) {
   const std::string name = base::decoded(call.name);
-  const Subject subject{"rule", name, "PATCH /v1/rules/" + name};
   const auto patch = read_patch(call.request.body);
   if (!patch) return answer(call.response, {400, patch.error()});
-  const auto change = [&](const ActiveRules& now) -> std::optional<Changed> {
-    if (patch->length == Duration{0}) {
-      end_changes(call, now, subject);
-      return std::nullopt;
+  change_or_end(call, {"rule", name, "PATCH /v1/rules/" + name}, *patch, [&](const auto& now) {
+    if (now.rules.find(name) != nullptr) {
+      return edited(call, now, rules::edit_rule(views_of(*now.texts), name, patch->changes));
     }
-    if (now.rules.find(name) == nullptr) {
-      answer_no_rule(call, name, now.rules);
-      return std::nullopt;
-    }
-    return edited(call, now, rules::edit_rule(views_of(*now.texts), name, patch->changes));
-  };
-  change_texts(call, subject, change, &*patch);
+    answer_no_rule(call, name, now.rules);
+    return std::optional<Effect>();
+  });
 }
 
 void change_plan(const Call& call) {
   const std::string name = base::decoded(call.name);
-  const Subject subject{"plan", name, "PATCH /v1/plans/" + name};
   const auto patch = read_patch(call.request.body);
   if (!patch) return answer(call.response, {400, patch.error()});
   const std::string_view other = patch->changes.mode             ? "mode"
@@ -728,16 +731,11 @@ void change_plan(const Call& call) {
         base::in_quotes(other) + " is of a rule, not of a plan; expected limits";
     return answer(call.response, {400, detail});
   }
-  const auto change = [&](const ActiveRules& now) -> std::optional<Changed> {
-    if (patch->length == Duration{0}) {
-      end_changes(call, now, subject);
-      return std::nullopt;
-    }
+  change_or_end(call, {"plan", name, "PATCH /v1/plans/" + name}, *patch, [&](const auto& now) {
     return edited(
         call, now,
         rules::edit_shared(views_of(*now.texts), rules::kSharedPlans, name, patch->changes));
-  };
-  change_texts(call, subject, change, &*patch);
+  });
 }
 
 void change_prices(const Call& call) {
@@ -810,8 +808,8 @@ void roll_back_rules(const Call& call) {
   const auto past = find_past(call, *version);
   if (!past) return;
   const std::string name(*version);
-  const auto change = [&](const ActiveRules&) -> std::optional<Changed> {
-    return Changed{*past->texts, past->texts->front().name};
+  const auto change = [&](const ActiveRules&) -> std::optional<Effect> {
+    return Effect{*past->texts, past->texts->front().name};
   };
   // Each server counts its versions for itself, so the history in Redis needs the push.
   const std::size_t push = past->by.find("push ");
