@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <charconv>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -381,16 +382,28 @@ std::string find_unknown(const Call& call) {
   return {};
 }
 
-// Returns which parameter has none of its words, "'dry_run' is 'x'; expected true or false", or an
-// empty text.
-std::string find_other_word(const Call& call) {
+std::optional<std::uint64_t> number_from(std::string_view text, const Parameter& parameter) {
+  std::uint64_t number = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool is_number = read.ec == std::errc() && read.ptr == text.data() + text.size();
+  if (!is_number || number < parameter.least || number > parameter.most) return std::nullopt;
+  return number;
+}
+
+// Returns which parameter has none of its words, or is no number in its range, "'dry_run' is 'x';
+// expected true or false", or an empty text.
+std::string find_wrong_value(const Call& call) {
   for (const Parameter& parameter : call.route.parameters) {
-    if (parameter.words.empty()) continue;
+    if (parameter.words.empty() && parameter.most == 0) continue;
     Buffers buffers;
     const auto given = base::find_query(call.query, parameter.name, buffers);
-    if (!given || http::has_word(parameter.words, *given)) continue;
+    if (!given || http::has_word(parameter.words, *given) || number_from(*given, parameter)) {
+      continue;
+    }
     return base::in_quotes(parameter.name) + " is " + base::in_quotes(*given) + "; expected " +
-           rules::either(http::words_of(parameter.words));
+           (parameter.most == 0 ? rules::either(http::words_of(parameter.words))
+                                : "a whole number from " + std::to_string(parameter.least) +
+                                      " to " + std::to_string(parameter.most));
   }
   return {};
 }
@@ -466,7 +479,7 @@ void AdminEndpoint::handle(const http::Request& request, http::Response& respons
     if (!name) continue;
     const pages::Call call{*this, request, target.query, response, route, *name};
     std::string wrong = routes::find_unknown(call);
-    if (wrong.empty()) wrong = routes::find_other_word(call);
+    if (wrong.empty()) wrong = routes::find_wrong_value(call);
     return wrong.empty() ? answer(call) : pages::answer(response, {400, wrong});
   }
   answer_no_route(target.path, request, response);
@@ -484,6 +497,14 @@ std::optional<std::string_view> Call::parameter(std::string_view of, Buffers& bu
   assert(std::any_of(route.parameters.begin(), route.parameters.end(),
                      [&](const http::Parameter& known) { return known.name == of; }));
   return base::find_query(query, of, buffers);
+}
+
+std::uint64_t Call::number(std::string_view of, std::uint64_t otherwise) const {
+  Buffers buffers;
+  if (const auto given = parameter(of, buffers)) {
+    std::from_chars(given->data(), given->data() + given->size(), otherwise);
+  }
+  return otherwise;
 }
 
 void Call::done(std::string_view what) const {
@@ -504,6 +525,15 @@ void answer(http::Response& response, const Problem& problem, std::string_view m
   append_problem(response.text, clean, members);
   response.text.push_back('\n');
   response.answer_text(problem.status, kProblemType);
+}
+
+void answer(const Call& call, int status, std::string_view detail) {
+  answer(call.response, {status, detail});
+}
+
+std::nullopt_t refuse(const Call& call, int status, std::string_view detail) {
+  answer(call, status, detail);
+  return std::nullopt;
 }
 
 void write_errors(JsonWriter& json, const std::vector<RuleError>& errors) {

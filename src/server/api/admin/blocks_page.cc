@@ -33,21 +33,19 @@ std::optional<Duration> find_length(const Call& call, Instant now) {
   const auto text = call.parameter("for", buffers);
   const auto until = call.parameter("until", until_buffers);
   if (text.has_value() == until.has_value()) {
-    answer(call.response, {400,
-                           "expected one of 'for' and 'until': how long to block, such as "
-                           "&for=15m, or &until=2026-12-01T00:00:00Z"});
-    return std::nullopt;
+    return refuse(call, 400,
+                  "expected one of 'for' and 'until': how long to block, such as "
+                  "&for=15m, or &until=2026-12-01T00:00:00Z");
   }
   if (text == "forever") return kForever;
   const auto length = text ? core::parse_period(*text) : time_until(*until, now);
   if (length && *length >= kMinPeriod && (until || *length <= kMaxPeriod)) return *length;
-  const std::string detail =
+  return refuse(
+      call, 400,
       (text ? "'for': " : "'until': ") +
-      (!length ? length.error()
-       : text  ? in_quotes(*text) + " is out of range; expected 1ms to 366d, or forever"
-               : in_quotes(*until) + " is in the past; expected an instant in the future");
-  answer(call.response, {400, detail});
-  return std::nullopt;
+          (!length ? length.error()
+           : text  ? in_quotes(*text) + " is out of range; expected 1ms to 366d, or forever"
+                   : in_quotes(*until) + " is in the past; expected an instant in the future"));
 }
 
 // The block of one key. A limit with a `block` keeps it in the store, where repeated denials start
@@ -159,11 +157,9 @@ void answer_blocks(const Call& call, const Selection& chosen, std::string_view d
 
 // Answers with the blocks that hold, whatever the rule.
 void list_blocks(const Call& call) {
-  if (!call.admin.find_blocks) return answer(call.response, {404, "this server has no blocks"});
-  const auto count = count_in(call);
-  if (!count) return;
-  const auto found = call.admin.find_blocks(*count);
-  if (!found) return answer(call.response, {503, "the blocks cannot be read: " + found.error()});
+  if (!call.admin.find_blocks) return answer(call, 404, "this server has no blocks");
+  const auto found = call.admin.find_blocks(call.number("count", kListed));
+  if (!found) return answer(call, 503, "the blocks cannot be read: " + found.error());
   JsonWriter json;
   json.begin_object().key("blocks").begin_array();
   for (const BlockedKey& block : found->blocks) {

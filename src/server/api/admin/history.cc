@@ -245,7 +245,7 @@ void write_limit_facts(JsonWriter& json, const Rule& rule, const RuleLimit& limi
 
 void show_history(const Call& call) {
   LiveEvents* const events = call.admin.events;
-  if (events == nullptr) return answer(call.response, {404, "this server keeps no history"});
+  if (events == nullptr) return answer(call, 404, "this server keeps no history");
   Buffers buffers;
   const std::string range(call.parameter("range", buffers).value_or("10m"));
   const RuleSet rules = call.admin.rules.current();
@@ -253,9 +253,9 @@ void show_history(const Call& call) {
   if (const auto name = call.parameter("rule", buffers)) {
     rule = rules.find(*name);
     if (rule == nullptr) {
-      return answer(call.response,
-                    {404, "there is no rule " + base::in_quotes(*name) +
-                              "; expected the name of an active rule, or none for all rules"});
+      return answer(call, 404,
+                    "there is no rule " + base::in_quotes(*name) +
+                        "; expected the name of an active rule, or none for all rules");
     }
   }
   JsonWriter json;

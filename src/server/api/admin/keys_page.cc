@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -19,67 +20,31 @@ namespace {
 using base::in_quotes;
 using insight::TopKeysQuery;
 
-// Answers with status 400 or 404.
-std::nullopt_t refuse(const Call& call, int status, const std::string& detail) {
-  answer(call.response, {status, detail});
-  return std::nullopt;
-}
-
-// Reads a parameter that is the name of an enumerator. Returns what is wrong.
-template <typename Enum>
-std::string read_enum(const Call& call, std::string_view name,
-                      Expected<Enum> (&read)(std::string_view), Enum& to) {
-  Buffers buffers;
-  const auto text = call.parameter(name, buffers);
-  if (!text) return {};
-  const Expected<Enum> found = read(*text);
-  if (found) {
-    to = *found;
-    return {};
-  }
-  return "'" + std::string(name) + "' is " + in_quotes(*text) + "; expected " + found.error();
-}
-
-// Returns whether the limit exists, if the query names one. If not, writes the reason into the
-// answer.
-bool names_limits(const Call& call, const RuleSet& rules, const TopKeysQuery& query) {
-  Buffers buffers;
-  const bool has_limit = call.parameter("limit", buffers).has_value();
-  if (!call.parameter("rule", buffers)) {
-    if (has_limit) refuse(call, 400, "'limit' needs a rule; expected rule=NAME too");
-    return !has_limit;
-  }
-  const Rule* const rule = rules.find(query.rule);
-  if (rule == nullptr) {
-    refuse(call, 404,
-           "there is no rule " + in_quotes(query.rule) + "; expected " +
-               one_of(rules.rules(), query.rule));
-    return false;
-  }
-  if (!has_limit) return true;
-  for (const RuleLimit& limit : rule->limits) {
-    if (limit.name == query.limit) return true;
-  }
-  refuse(call, 404,
-         "rule " + in_quotes(rule->name) + " has no limit " + in_quotes(query.limit) +
-             "; expected " + one_of(rule->limits, query.limit));
-  return false;
-}
-
+// Returns nothing after answering that there is no such rule or limit.
 std::optional<TopKeysQuery> read_query(const Call& call, const RuleSet& rules) {
   TopKeysQuery out;
-  for (const std::string& wrong : {read_enum(call, "by", insight::read_top_by, out.by),
-                                   read_enum(call, "over", insight::read_span, out.over)}) {
-    if (!wrong.empty()) return refuse(call, 400, wrong);
-  }
-  const auto most = number_in(call, "count", out.most, 1, insight::KeyFrame::kMostKeys);
-  if (!most) return std::nullopt;
-  out.most = *most;
   Buffers buffers;
-  if (const auto rule = call.parameter("rule", buffers)) out.rule = *rule;
-  if (const auto limit = call.parameter("limit", buffers)) out.limit = *limit;
-  if (!names_limits(call, rules, out)) return std::nullopt;
-  return out;
+  if (const auto by = call.parameter("by", buffers)) {
+    if (const auto read = insight::read_top_by(*by)) out.by = *read;
+  }
+  if (const auto over = call.parameter("over", buffers)) {
+    if (const auto read = insight::read_span(*over)) out.over = *read;
+  }
+  out.most = call.number("count", out.most);
+  const auto rule_name = call.parameter("rule", buffers);
+  const auto limit = call.parameter("limit", buffers);
+  if (limit) out.limit = *limit;
+  if (!rule_name) {
+    if (limit) return refuse(call, 400, "'limit' needs a rule; expected rule=NAME too");
+    return out;
+  }
+  out.rule = *rule_name;
+  const Rule* const rule = find_rule(call, rules, out.rule);
+  if (rule == nullptr) return std::nullopt;
+  const auto is_it = [&](const RuleLimit& one) { return one.name == out.limit; };
+  if (!limit || std::ranges::any_of(rule->limits, is_it)) return out;
+  answer_no_limit(call, *rule, out.limit);
+  return std::nullopt;
 }
 
 // Writes what is known of the latest denied request of a key.
@@ -120,9 +85,9 @@ void write_limit(JsonWriter& json, const insight::TopLimit& limit, const Rule* r
 void show_top(const Call& call) {
   const insight::TopKeys* const keys = call.admin.top_keys;
   if (keys == nullptr || !keys->is_on()) {
-    return answer(call.response, {404,
-                                  "this server does not count keys; expected top_keys over 0 in "
-                                  "its configuration, and log.keys plain or hash"});
+    return answer(call, 404,
+                  "this server does not count keys; expected top_keys over 0 in "
+                  "its configuration, and log.keys plain or hash");
   }
   const RuleSet rules = call.admin.rules.current();
   const auto read = read_query(call, rules);

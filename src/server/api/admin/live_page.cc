@@ -176,14 +176,14 @@ namespace pages {
 void show_events(const Call& call) {
   LiveEvents* const events = call.admin.events;
   if (events == nullptr || events->viewers().ended()) {
-    return answer(call.response, {503, "the server is draining"});
+    return answer(call, 503, "the server is draining");
   }
   http::Broadcast& viewers = events->viewers();
   if (!viewers.has_room()) {
     call.response.add("Retry-After", "10");
-    return answer(call.response,
-                  {503, std::to_string(viewers.most()) +
-                            " viewers receive events already, which is the maximum; close one"});
+    return answer(call, 503,
+                  std::to_string(viewers.most()) +
+                      " viewers receive events already, which is the maximum; close one");
   }
   call.response.text = events->latest();
   call.response.answer_text(200, "text/event-stream");

@@ -316,14 +316,14 @@ void import_overrides(const Call& call) {
   const std::uint64_t most = call.overrides()->most();
   const std::uint64_t room = most - std::min(there, most);
   if (lines.added > room) {
-    const std::string detail = "there are " + std::to_string(there) + " overrides and " +
-                               std::to_string(lines.added) + " new ones; expected at most " +
-                               std::to_string(most) + " together";
-    return answer(call.response, {409, detail});
+    return answer(call, 409,
+                  "there are " + std::to_string(there) + " overrides and " +
+                      std::to_string(lines.added) + " new ones; expected at most " +
+                      std::to_string(most) + " together");
   }
   if (!has_flag(call, "dry_run")) {
     const auto set = call.admin.overrides->set_all(lines.entries, has_flag(call, "more"));
-    if (!set) return answer(call.response, {503, set.error()});
+    if (!set) return answer(call, 503, set.error());
     call.done("overrides set: " + std::to_string(lines.entries.size()));
   }
   JsonWriter json;
@@ -378,7 +378,7 @@ bool read_path(const Call& call, GivenOverride& of) {
   const std::string_view path = call.name;
   const std::size_t slash = path.find('/');
   if (slash == path.npos || slash == 0 || slash + 1 == path.size()) {
-    answer(call.response, {404, "the path names no limit; expected /v1/overrides/RULE/LIMIT"});
+    answer(call, 404, "the path names no limit; expected /v1/overrides/RULE/LIMIT");
     return false;
   }
   of.rule = base::decoded(path.substr(0, slash));
@@ -391,13 +391,11 @@ std::optional<std::string> name_it(const Call& call, const GivenOverride& of,
                                    const AttributeSource& attributes) {
   const RuleSet rules = call.admin.rules.current();
   if (const auto wrong = rules::find_place_error(rules, of.rule, of.limit_name, of.names)) {
-    answer(call.response, {wrong->lacks_limit ? 404 : 400, wrong->what});
-    return std::nullopt;
+    return refuse(call, wrong->lacks_limit ? 404 : 400, wrong->what);
   }
   auto counter = name_override(rules, of.rule, of.limit_name, attributes, of.given);
   if (counter) return std::move(*counter);
-  answer(call.response, {400, counter.error()});
-  return std::nullopt;
+  return refuse(call, 400, counter.error());
 }
 
 // "override set: COUNTER: limit 100 per 2m burst 5, until 2100-01-01T00:00:00Z", for the log.
@@ -431,9 +429,9 @@ std::string state_of(const Call& call, const GivenOverride& of) {
 void remove(const Call& call, const std::string& counter) {
   const auto removed = call.overrides()->find(counter);
   const auto was_there = call.admin.overrides->unset(counter);
-  if (!was_there) return answer(call.response, {503, was_there.error()});
+  if (!was_there) return answer(call, 503, was_there.error());
   const auto lost = call.admin.lost != nullptr ? call.admin.lost->forget(counter) : std::nullopt;
-  if (!*was_there && !lost) return answer(call.response, {404, no_override_of(counter)});
+  if (!*was_there && !lost) return answer(call, 404, no_override_of(counter));
   call.done((*was_there ? "override removed: " : "lost override forgotten: ") + counter);
   if (removed || lost) return answer_override(call, counter, removed ? *removed : *lost);
   JsonWriter json;
@@ -506,9 +504,7 @@ std::optional<Overrides::Page> list(const Call& call, std::uint64_t from, std::s
   }
   Overrides::Page page = list_unknown(*call.overrides(), from, most, marked);
   if (from > 0 || !page.entries.empty()) return page;
-  const std::string detail = "there is no rule '" + std::string(*name) + "', and no override of it";
-  answer(call.response, {404, detail});
-  return std::nullopt;
+  return refuse(call, 404, "there is no rule '" + std::string(*name) + "', and no override of it");
 }
 
 }  // namespace
@@ -520,18 +516,15 @@ std::string too_long(std::string_view counter) {
 
 bool lacks_overrides(const Call& call) {
   if (call.admin.overrides != nullptr) return false;
-  answer(call.response, {404, "this server has no overrides; expected one with a memory store"});
+  answer(call, 404, "this server has no overrides; expected one with a memory store");
   return true;
 }
 
 void list_overrides(const Call& call) {
   if (lacks_overrides(call)) return;
-  const auto cursor = number_in(call, "cursor", 0, 0, ~std::uint64_t{0});
-  if (!cursor) return;
-  const auto count = count_in(call);
-  if (!count) return;
+  const std::uint64_t count = call.number("count", kListed);
   const bool are_lost = has_flag(call, "lost");
-  const auto page = are_lost ? list_lost(call, *count) : list(call, *cursor, *count);
+  const auto page = are_lost ? list_lost(call, count) : list(call, call.number("cursor", 0), count);
   if (!page) return;
   JsonWriter json;
   const std::size_t total = are_lost ? page->entries.size() : call.overrides()->size();
@@ -552,12 +545,12 @@ void remove_counter(const Call& call) {
   Buffers buffers;
   const auto counter = call.parameter("counter", buffers);
   if (!counter) {
-    return answer(call.response, {400,
-                                  "the counter is missing; expected ?counter=COUNTER, as GET "
-                                  "/v1/overrides shows it"});
+    return answer(call, 400,
+                  "the counter is missing; expected ?counter=COUNTER, as GET "
+                  "/v1/overrides shows it");
   }
   const auto key = rules::parse_counter_key(*counter);
-  if (!key) return answer(call.response, {400, key.error()});
+  if (!key) return answer(call, 400, key.error());
   const bool is_there = call.overrides()->find(*counter).has_value();
   remove(call, is_there ? std::string(*counter) : key->text());
 }
@@ -566,7 +559,7 @@ void show_override(const Call& call) {
   const auto counter = counter_in(call);
   if (!counter) return;
   const auto found = call.overrides()->find(*counter);
-  if (!found) return answer(call.response, {404, no_override_of(*counter)});
+  if (!found) return answer(call, 404, no_override_of(*counter));
   answer_override(call, *counter, *found);
 }
 
@@ -574,19 +567,19 @@ void set_override(const Call& call) {
   GivenOverride path;
   if (!read_path(call, path)) return;
   auto body = read_body(call.request.body, SystemClock().now());
-  if (!body) return answer(call.response, {400, body.error()});
+  if (!body) return answer(call, 400, body.error());
   body->rule = std::move(path.rule);
   body->limit_name = std::move(path.limit_name);
   const auto counter = name_it(call, *body, body->attributes);
   if (!counter) return;
   if (counter->size() > Overrides::kLongestKey) {
-    return answer(call.response, {400, too_long(*counter)});
+    return answer(call, 400, too_long(*counter));
   }
   const std::string was = state_of(call, *body);
   const auto replaced = call.overrides()->find(*counter);
   const bool fits = call.overrides()->size() < call.overrides()->most() || replaced;
   if (const auto set = call.admin.overrides->set(*counter, body->given); !set) {
-    return answer(call.response, {fits ? 503 : 409, set.error()});
+    return answer(call, fits ? 503 : 409, set.error());
   }
   call.done(said_of(*counter, body->given));
   answer_override(call, *counter, body->given, was, replaced);

@@ -30,6 +30,8 @@ struct Call {
 
   // Returns the value of a parameter of the query, which must be one of the route's.
   std::optional<std::string_view> parameter(std::string_view of, Buffers& buffers) const;
+  // Returns the number of such a parameter, which is in its range, or another one without it.
+  std::uint64_t number(std::string_view of, std::uint64_t otherwise) const;
 
   const Overrides* overrides() const noexcept {
     return admin.overrides != nullptr ? &admin.overrides->all() : nullptr;
@@ -38,9 +40,15 @@ struct Call {
   void done(std::string_view what) const;
 };
 
+// How many of a list an answer has, without `count`.
+inline constexpr std::uint64_t kListed = 1000;
+
 // Write the answer. The detail need not be UTF-8.
 void answer(http::Response& response, int status, const JsonWriter& json);
 void answer(http::Response& response, const Problem& problem, std::string_view members = {});
+void answer(const Call& call, int status, std::string_view detail);
+// The same, and returns nothing.
+std::nullopt_t refuse(const Call& call, int status, std::string_view detail);
 // "[{"file":...,"line":...,"column":...,"what":...,"expected":...},...]"
 void write_errors(JsonWriter& json, const std::vector<RuleError>& errors);
 

@@ -1,7 +1,6 @@
 #include "server/api/admin/rule_selection.h"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <utility>
 
@@ -18,18 +17,12 @@ std::optional<Selection> Selection::of(const Call& call) {
   Selection chosen{call.admin.rules.current()};
   const auto name = call.parameter("rule", buffers);
   if (!name) {
-    answer(call.response, {400,
-                           "the rule is missing; expected ?rule=NAME and the attributes of a "
-                           "request, such as &ip=192.0.2.1"});
-    return std::nullopt;
+    return refuse(call, 400,
+                  "the rule is missing; expected ?rule=NAME and the attributes of a "
+                  "request, such as &ip=192.0.2.1");
   }
-  chosen.rule_ = chosen.rules_.find(*name);
-  if (chosen.rule_ == nullptr) {
-    const std::string detail = "there is no rule " + in_quotes(*name) + "; expected " +
-                               one_of(chosen.rules_.rules(), *name);
-    answer(call.response, {404, detail});
-    return std::nullopt;
-  }
+  chosen.rule_ = find_rule(call, chosen.rules_, *name);
+  if (chosen.rule_ == nullptr) return std::nullopt;
   if (const auto limit = call.parameter("limit", buffers)) chosen.limit_ = *limit;
   if (!chosen.find_counters(call)) return std::nullopt;
   return chosen;
@@ -49,9 +42,7 @@ bool Selection::find_counters(const Call& call) {
   }
   if (is_all()) drop_shared();
   if (!counters_.empty() || !limit_ || is_all()) return true;
-  const std::string detail = "rule " + in_quotes(rule_->name) + " has no limit " +
-                             in_quotes(*limit_) + "; expected " + one_of(rule_->limits, *limit_);
-  answer(call.response, {404, detail});
+  answer_no_limit(call, *rule_, *limit_);
   return false;
 }
 
@@ -70,51 +61,43 @@ void Selection::drop_shared() {
 
 bool Selection::may_change(const Call& call, std::string_view what) const {
   if (rule_->limits.empty()) {
-    const std::string detail = "nothing to " + std::string(what) + ": rule " +
-                               in_quotes(rule_->name) +
-                               " has no limits; expected a rule with limits";
-    answer(call.response, {400, detail});
+    answer(call, 400,
+           "nothing to " + std::string(what) + ": rule " + in_quotes(rule_->name) +
+               " has no limits; expected a rule with limits");
     return false;
   }
   if (!is_one() && !is_all()) {
-    const std::string detail = "rule " + in_quotes(rule_->name) +
-                               " has several limits; expected limit=NAME (" + rule_->name +
-                               "/NAME on the command line), one of: " + names_of(rule_->limits) +
-                               "; or limit=* for all that read these attributes";
-    answer(call.response, {400, detail});
+    answer(call, 400,
+           "rule " + in_quotes(rule_->name) + " has several limits; expected limit=NAME (" +
+               rule_->name + "/NAME on the command line), one of: " + names_of(rule_->limits) +
+               "; or limit=* for all that read these attributes");
     return false;
   }
   for (const RuleCounter& counter : counters_) {
     if (!counter.key.empty()) return true;
   }
   const RuleCounter& first = counters_.front();
-  const std::string detail = "nothing to " + std::string(what) + ": the key of the limit " +
-                             in_quotes(first.limit->name) + " lacks " + first.missing_names() +
-                             "; expected these attributes too";
-  answer(call.response, {400, detail});
+  answer(call, 400,
+         "nothing to " + std::string(what) + ": the key of the limit " +
+             in_quotes(first.limit->name) + " lacks " + first.missing_names() +
+             "; expected these attributes too");
   return false;
 }
 
-std::optional<std::uint64_t> number_in(const Call& call, std::string_view name,
-                                       std::uint64_t otherwise, std::uint64_t least,
-                                       std::uint64_t most) {
-  Buffers buffers;
-  const auto text = call.parameter(name, buffers);
-  if (!text) return otherwise;
-  std::uint64_t number = 0;
-  const char* const end = text->data() + text->size();
-  const auto read = std::from_chars(text->data(), end, number);
-  const bool is_number = read.ec == std::errc() && read.ptr == end;
-  if (is_number && number >= least && number <= most) return number;
-  const std::string detail = in_quotes(name) + " is " + in_quotes(*text) +
-                             "; expected a whole number from " + std::to_string(least) + " to " +
-                             std::to_string(most);
-  answer(call.response, {400, detail});
-  return std::nullopt;
+const Rule* find_rule(const Call& call, const RuleSet& rules, std::string_view name) {
+  const Rule* const rule = rules.find(name);
+  if (rule == nullptr) {
+    refuse(call, 404,
+           "there is no rule " + in_quotes(name) + "; expected " +
+               (rules.rules().empty() ? "none, there are no rules" : one_of(rules.rules(), name)));
+  }
+  return rule;
 }
 
-std::optional<std::uint64_t> count_in(const Call& call) {
-  return number_in(call, "count", 1000, 1, 10'000);
+void answer_no_limit(const Call& call, const Rule& rule, std::string_view name) {
+  refuse(call, 404,
+         "rule " + in_quotes(rule.name) + " has no limit " + in_quotes(name) + "; expected " +
+             one_of(rule.limits, name));
 }
 
 std::uint64_t milliseconds(Duration wait) noexcept {
@@ -160,7 +143,7 @@ void answer_failed(const Call& call, const RuleCounter& counter, const Decision&
         .append(rule->mode == RuleMode::kShadow ? "mode: shadow" : "on_store_error: ")
         .append(rule->mode == RuleMode::kShadow ? "" : name_of(rule->on_store_error));
   }
-  answer(call.response, {503, detail});
+  answer(call, 503, detail);
 }
 
 }  // namespace sluice::server::pages

@@ -86,14 +86,10 @@ std::string one_of(const Named& all, std::string_view mistaken) {
   return "one of: " + names_of(all) + rules::did_you_mean(mistaken, names);
 }
 
-// Returns the number of a parameter of the query, or another one if it has none. If it is no number
-// from `least` to `most`, writes that into the answer and returns nothing.
-std::optional<std::uint64_t> number_in(const Call& call, std::string_view name,
-                                       std::uint64_t otherwise, std::uint64_t least,
-                                       std::uint64_t most);
-// Returns how many of a list the query asks for: its `count`, 1 to 10,000, or 1000. Returns nothing
-// like number_in().
-std::optional<std::uint64_t> count_in(const Call& call);
+// Returns the rule of that name. If there is none, answers which there are, and returns null.
+const Rule* find_rule(const Call& call, const RuleSet& rules, std::string_view name);
+// Answers that a rule has no limit of that name, and which it has.
+void answer_no_limit(const Call& call, const Rule& rule, std::string_view name);
 
 std::uint64_t milliseconds(Duration wait) noexcept;  // rounded up
 // Writes the key of a counter. If it lacks attributes, writes which, and returns false.

@@ -319,13 +319,6 @@ void write_prices_schema(JsonWriter& json) { base::write_json_schema(json, kPric
 
 namespace {
 
-void answer_no_rule(const Call& call, const std::string& name, const RuleSet& rules) {
-  const std::string detail =
-      "there is no rule " + base::in_quotes(name) + "; expected " +
-      (rules.rules().empty() ? "none, there are no rules" : one_of(rules.rules(), name));
-  answer(call.response, {404, detail});
-}
-
 constexpr std::size_t kMostDifferences = 1000;
 
 std::vector<RuleText> views_of(const std::vector<RulesText>& texts) {
@@ -371,7 +364,7 @@ bool read_who(const Call& call, Subject& subject) {
   subject.who = *name;
   const std::string wrong = find_wrong_by(subject.who);
   if (wrong.empty()) return true;
-  answer(call.response, {400, "'by' is no name; " + wrong});
+  answer(call, 400, "'by' is no name; " + wrong);
   return false;
 }
 
@@ -421,7 +414,7 @@ void answer_not_pushed(const Call& call, const PushFailure& failure, std::string
              "the same request again";
     if (why != nullptr) detail += ", or 'for' with it, which changes this server only";
   }
-  answer(call.response, {503, detail});
+  answer(call, 503, detail);
 }
 
 void answer_others(const Call& call, Outcome outcome, std::uint64_t active) {
@@ -438,7 +431,7 @@ void answer_others(const Call& call, Outcome outcome, std::uint64_t active) {
         "them or says why it cannot, or POST /v1/rules/rollback?version=" +
         std::to_string(active) + ", which replaces them by the active ones";
   }
-  answer(call.response, {409, detail});
+  answer(call, 409, detail);
 }
 
 // Pushes checked rules, if the active rules are in Redis. Returns nothing after answering why they
@@ -484,9 +477,9 @@ void finish_push(const Call& call, const ActiveRules& before, const Subject& sub
   if (std::ranges::equal(*now.texts, effect.texts, {}, &RulesText::text, &RulesText::text)) {
     return finish(call, before, subject, std::move(effect));
   }
-  answer(call.response, {409,
-                         "the change is in Redis, but this server has got other rules at the same "
-                         "time; look at its active rules"});
+  answer(call, 409,
+         "the change is in Redis, but this server has got other rules at the same "
+         "time; look at its active rules");
 }
 
 bool is_of(const TemporaryChange& change, const Subject& subject) {
@@ -604,14 +597,14 @@ void end_changes(const Call& call, const ActiveRules& before, const Subject& sub
     ended = call.admin.rules.end_changes(
         [&](const TemporaryChange& one) { return is_of(one, subject); });
   }
-  if (ended.empty() && subject.kind == "rule" && before.rules.find(subject.name) == nullptr) {
-    return answer_no_rule(call, subject.name, before.rules);
+  if (ended.empty() && subject.kind == "rule" && !find_rule(call, before.rules, subject.name)) {
+    return;
   }
   if (ended.empty()) {
-    const std::string detail = subject.kind + " " + base::in_quotes(subject.name) +
-                               " has no temporary change; expected a " + subject.kind +
-                               " of 'temporary' in GET /v1/status";
-    return answer(call.response, {409, detail});
+    return answer(call, 409,
+                  subject.kind + " " + base::in_quotes(subject.name) +
+                      " has no temporary change; expected a " + subject.kind +
+                      " of 'temporary' in GET /v1/status");
   }
   const ActiveRules now = call.admin.rules.active();
   call.done("temporary changes of " + subject.kind + " " + subject.name + " ended: version " +
@@ -696,8 +689,7 @@ std::optional<Effect> edited(const Call& call, const ActiveRules& now,
     using Unknown = rules::EditError::Unknown;
     const Unknown unknown = edit.error().unknown;
     const int status = unknown == Unknown::kWhole ? 404 : unknown == Unknown::kPart ? 400 : 409;
-    answer(call.response, {status, edit.error().message});
-    return std::nullopt;
+    return refuse(call, status, edit.error().message);
   }
   Effect changed{*now.texts, (*now.texts)[edit->file].name};
   changed.texts[edit->file].text = std::move(edit->text);
@@ -709,27 +701,23 @@ std::optional<Effect> edited(const Call& call, const ActiveRules& now,
 void change_rule(const Call& call) {
   const std::string name = base::decoded(call.name);
   const auto patch = read_patch(call.request.body);
-  if (!patch) return answer(call.response, {400, patch.error()});
+  if (!patch) return answer(call, 400, patch.error());
   change_or_end(call, {"rule", name, "PATCH /v1/rules/" + name}, *patch, [&](const auto& now) {
-    if (now.rules.find(name) != nullptr) {
-      return edited(call, now, rules::edit_rule(views_of(*now.texts), name, patch->changes));
-    }
-    answer_no_rule(call, name, now.rules);
-    return std::optional<Effect>();
+    if (find_rule(call, now.rules, name) == nullptr) return std::optional<Effect>();
+    return edited(call, now, rules::edit_rule(views_of(*now.texts), name, patch->changes));
   });
 }
 
 void change_plan(const Call& call) {
   const std::string name = base::decoded(call.name);
   const auto patch = read_patch(call.request.body);
-  if (!patch) return answer(call.response, {400, patch.error()});
+  if (!patch) return answer(call, 400, patch.error());
   const std::string_view other = patch->changes.mode             ? "mode"
                                  : patch->changes.on_store_error ? "on_store_error"
                                                                  : "";
   if (!other.empty()) {
-    const std::string detail =
-        base::in_quotes(other) + " is of a rule, not of a plan; expected limits";
-    return answer(call.response, {400, detail});
+    return answer(call, 400,
+                  base::in_quotes(other) + " is of a rule, not of a plan; expected limits");
   }
   change_or_end(call, {"plan", name, "PATCH /v1/plans/" + name}, *patch, [&](const auto& now) {
     return edited(
@@ -741,7 +729,7 @@ void change_plan(const Call& call) {
 void change_prices(const Call& call) {
   const std::string model = base::decoded(call.name);
   const auto patch = read_prices(call.request.body);
-  if (!patch) return answer(call.response, {400, patch.error()});
+  if (!patch) return answer(call, 400, patch.error());
   const auto change = [&](const ActiveRules& now) {
     return edited(
         call, now,
@@ -758,11 +746,10 @@ std::optional<PastRules> find_past(const Call& call, std::string_view version) {
   for (const PastRules& one : past) {
     if (std::to_string(one.version) == version) return one;
   }
-  const std::string detail = "this server has no rules of version " + base::in_quotes(version) +
-                             "; expected " + std::to_string(past.back().version) + " to " +
-                             std::to_string(past.front().version) + ", the versions that it keeps";
-  answer(call.response, {404, detail});
-  return std::nullopt;
+  return refuse(call, 404,
+                "this server has no rules of version " + base::in_quotes(version) + "; expected " +
+                    std::to_string(past.back().version) + " to " +
+                    std::to_string(past.front().version) + ", the versions that it keeps");
 }
 
 void write_past(JsonWriter& json, const PastRules& past) {
@@ -801,9 +788,9 @@ void roll_back_rules(const Call& call) {
   Buffers buffers;
   const auto version = call.parameter("version", buffers);
   if (!version) {
-    return answer(call.response, {400,
-                                  "'version' is missing; expected ?version=N with a version of GET "
-                                  "/v1/rules/history"});
+    return answer(call, 400,
+                  "'version' is missing; expected ?version=N with a version of GET "
+                  "/v1/rules/history");
   }
   const auto past = find_past(call, *version);
   if (!past) return;
@@ -862,9 +849,9 @@ bool is_yaml(const http::Request& request) {
 bool refuses_type(const Call& call) {
   if (is_yaml(call.request)) return false;
   call.response.add("Accept", "application/yaml");
-  answer(call.response, {415,
-                         "rules are YAML; expected Content-Type: application/yaml, or none "
-                         "(curl -T FILE sends none)"});
+  answer(call, 415,
+         "rules are YAML; expected Content-Type: application/yaml, or none "
+         "(curl -T FILE sends none)");
   return true;
 }
 
@@ -874,16 +861,15 @@ bool refuses_file(const Call& call) {
   const auto file = call.parameter("file", buffers);
   if (file == "*") return false;
   if (file) {
-    answer(call.response,
-           {400, "rules are replaced as a whole, not file by file; expected file=* or no file="});
+    answer(call, 400,
+           "rules are replaced as a whole, not file by file; expected file=* or no file=");
     return true;
   }
   const std::size_t files = call.admin.rules.active().texts->size();
   if (files == 1) return false;
-  const std::string detail =
-      "the active rules are from " + std::to_string(files) +
-      " files, and the new rules would replace them all; expected ?file=* to confirm";
-  answer(call.response, {409, detail});
+  answer(call, 409,
+         "the active rules are from " + std::to_string(files) +
+             " files, and the new rules would replace them all; expected ?file=* to confirm");
   return true;
 }
 
@@ -897,9 +883,9 @@ void show_rules(const Call& call) {
                                 : rules.texts->size() == 1 ? &rules.texts->front()
                                                            : nullptr;
   if (name && text == nullptr) {
-    const std::string detail = "the active rules have no single file '" + std::string(*name) +
-                               "'; GET /v1/status lists their files as sources";
-    return answer(call.response, {404, detail});
+    return answer(call, 404,
+                  "the active rules have no single file '" + std::string(*name) +
+                      "'; GET /v1/status lists their files as sources");
   }
   add_version(rules, call.response);
   if (text == nullptr) return list_texts(rules, call.response);
@@ -953,9 +939,9 @@ void validate_rules(const Call& call) {
 
 void reload_rules(const Call& call) {
   if (call.admin.rules.built_in()) {
-    return answer(call.response, {409,
-                                  "the server was started without rules files, so there is nothing "
-                                  "to reload; expected --rules FILE at the start"});
+    return answer(call, 409,
+                  "the server was started without rules files, so there is nothing "
+                  "to reload; expected --rules FILE at the start");
   }
   const auto changed = call.admin.reload ? call.admin.reload() : call.admin.rules.reload();
   if (!changed) return answer_errors(409, changed.error(), call.response);

@@ -253,8 +253,7 @@ void show_status(const Call& call) {
 
 void show_quota(const Call& call) {
   if (!call.admin.quota) {
-    return answer(call.response,
-                  {404, "the server assigns no quotas; expected listen.grpc to be on"});
+    return answer(call, 404, "the server assigns no quotas; expected listen.grpc to be on");
   }
   call.response.text = call.admin.quota();
   call.response.text.push_back('\n');

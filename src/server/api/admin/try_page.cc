@@ -27,13 +27,10 @@ std::vector<std::string> lines_of(std::string_view body) {
 
 // A look takes nothing; `consume=N` takes N times.
 void try_request(const Call& call) {
-  const auto given = number_in(call, "consume", 0, 0, kMostTried);
-  if (!given) return;
-  const std::uint64_t count = *given;
-  const auto cost = number_in(call, "cost", 1, 0, kMaxAmount);
-  if (!cost) return;
+  const std::uint64_t count = call.number("consume", 0);
+  const std::uint64_t cost = call.number("cost", 1);
   const auto request = WrittenRequest::read(lines_of(call.request.body));
-  if (!request) return answer(call.response, {400, request.error()});
+  if (!request) return answer(call, 400, request.error());
   const ActiveRules active = call.admin.rules.active();
   std::string text = explain_unread(active.rules, *request);
   text += "rules version " + std::to_string(active.version) + "\n";
@@ -43,7 +40,7 @@ void try_request(const Call& call) {
   decider.refuse_permits(count > 0);  // nobody would release them
   const Action action = count > 0 ? Verb::kTake : Verb::kPeek;
   for (std::uint64_t i = 1; i <= std::max<std::uint64_t>(count, 1); ++i) {
-    const RuleAnswer& decided = decider.decide(active.rules, *request, {*cost}, {}, action);
+    const RuleAnswer& decided = decider.decide(active.rules, *request, {cost}, {}, action);
     if (i == 1) text += explain_limits(active.rules, *request, decided, call.overrides()) + "\n";
     text += count > 0 ? std::to_string(i) + "  " : "would be ";
     text += explain_decision(decided);

@@ -49,9 +49,10 @@ bool read_bound(const Call& call, std::string_view name, std::optional<Instant>&
   const std::string text(*given);
   out = base::parse_rfc3339(text.size() == 10 ? text + "T00:00:00Z" : text);
   if (out) return true;
-  answer(call.response, {400, in_quotes(name) + " is " + in_quotes(text) +
-                                  "; expected an instant such as 2026-11-01T12:00:00Z, or a day "
-                                  "such as 2026-11-01"});
+  answer(call, 400,
+         in_quotes(name) + " is " + in_quotes(text) +
+             "; expected an instant such as 2026-11-01T12:00:00Z, or a day "
+             "such as 2026-11-01");
   return false;
 }
 
@@ -121,8 +122,6 @@ void write_rows(JsonWriter& json, const std::map<Counter, std::int64_t>& spent, 
 void show_usage(const Call& call) {
   const auto wanted = wanted_in(call);
   if (!wanted) return;
-  const auto count = count_in(call);
-  if (!count) return;
   std::map<Counter, std::int64_t> spent;
   bool is_whole = true;
   bool has_gap = false;
@@ -142,21 +141,21 @@ void show_usage(const Call& call) {
   };
   const Status read = call.admin.read_ledger ? call.admin.read_ledger(see)
                                              : Status(Unexpected{std::string("no ledger")});
-  if (!read) return answer(call.response, {409, read.error()});
+  if (!read) return answer(call, 409, read.error());
   if (const std::string missing = find_missing(call, *wanted, is_seen); !missing.empty()) {
-    return answer(call.response, {404, missing});
+    return answer(call, 404, missing);
   }
   if (!is_whole) {
-    return answer(call.response, {409,
-                                  "more than 100000 counters have spent something; expected "
-                                  "?rule=NAME, &limit=NAME, a later &from=, or sluice ledger "
-                                  "sum"});
+    return answer(call, 409,
+                  "more than 100000 counters have spent something; expected "
+                  "?rule=NAME, &limit=NAME, a later &from=, or sluice ledger "
+                  "sum");
   }
   JsonWriter json;
   json.begin_object();
   if (wanted->from) json.member("from", *wanted->from);
   if (wanted->to) json.member("to", *wanted->to);
-  write_rows(json, spent, *count);
+  write_rows(json, spent, call.number("count", kListed));
   if (has_gap) json.member("gap", true);
   answer(call.response, 200, json.end_object());
 }
