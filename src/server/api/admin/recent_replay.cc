@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +19,7 @@ namespace {
 constexpr std::size_t kMostCounters = std::size_t{1} << 16;
 constexpr std::size_t kMostLimits = 100;  // in the answer
 
+// How many requests the active and the new rules deny.
 struct Denials {
   std::uint64_t active = 0, next = 0;
   std::set<std::string, std::less<>> keys;  // that the new rules deny
@@ -26,56 +28,47 @@ struct Denials {
 
 using Names = std::pair<std::string, std::string>;  // of rule and limit; without a limit: ""
 
-struct Compared {
-  std::uint64_t active = 0, next = 0;  // requests that were denied
-  std::map<Names, Denials> by;
-};
+void count(const RuleAnswer& answer, bool is_next, Denials& all, std::map<Names, Denials>& by) {
+  const auto add = [is_next](Denials& to) -> Denials& {
+    ++(is_next ? to.next : to.active);
+    return to;
+  };
+  const bool denied = !answer.decision.allowed();
+  if (denied) add(all);
+  bool by_limit = false;
+  for (const LimitAnswer& one : answer.limits) {
+    if (one.decision.allowed()) continue;
+    const bool shadow = one.rule->mode == RuleMode::kShadow;
+    by_limit |= !shadow;
+    Denials& of = add(by[{one.rule->name, one.limit->name}]);
+    if (!is_next) continue;
+    of.shadow = shadow;
+    if (!of.keys.contains(one.label)) of.keys.emplace(one.label);
+  }
+  if (denied && !by_limit) add(by[{answer.rule != nullptr ? answer.rule->name : "", ""}]);
+}
 
 // Decides the requests at their own instants by counters that begin empty.
-class Replayed {
- public:
-  Replayed(const RuleSet& rules, const Overrides* overrides)
-      : rules_(rules), decider_(limiter_, {.overrides = overrides}) {}
-
-  void decide(const RecentRequest& request, Compared& to, bool is_next) {
-    costs_.clear();
-    for (const auto& [limit, units] : request.costs) costs_.push_back({limit, units});
-    RequestCosts costs(request.units, costs_);
+void decide_all(std::span<const RecentRequest> requests, const RuleSet& rules,
+                const Overrides* overrides, bool is_next, Denials& all,
+                std::map<Names, Denials>& by) {
+  MemoryStore store({.max_keys = kMostCounters});
+  Limiter limiter(store);
+  RuleDecider decider(limiter, {.overrides = overrides});
+  std::vector<LimitCost> limits;
+  for (const RecentRequest& request : requests) {
+    limits.clear();
+    for (const auto& [limit, units] : request.costs) limits.push_back({limit, units});
+    RequestCosts costs(request.units, limits);
     costs.only_if_wanted = request.only_if_wanted;
-    const RuleAnswer& answer = decider_.decide(rules_, request.attributes, costs, request.at);
-    count(answer, to, is_next);
+    const RuleAnswer& answer = decider.decide(rules, request.attributes, costs, request.at);
+    count(answer, is_next, all, by);
     // When a request has ended is not known, so a permit is held by none.
     if (!answer.permit.empty()) {
-      static_cast<void>(decider_.release(std::string(answer.permit), request.at));
+      static_cast<void>(decider.release(std::string(answer.permit), request.at));
     }
   }
-
- private:
-  static void count(const RuleAnswer& answer, Compared& to, bool is_next) {
-    const bool denied = !answer.decision.allowed();
-    (is_next ? to.next : to.active) += denied ? 1 : 0;
-    bool by_limit = false;
-    for (const LimitAnswer& one : answer.limits) {
-      if (one.decision.allowed()) continue;
-      const bool shadow = one.rule->mode == RuleMode::kShadow;
-      by_limit |= !shadow;
-      Denials& of = to.by[{one.rule->name, one.limit->name}];
-      ++(is_next ? of.next : of.active);
-      if (!is_next) continue;
-      of.shadow = shadow;
-      if (!of.keys.contains(one.label)) of.keys.emplace(one.label);
-    }
-    if (!denied || by_limit) return;
-    Denials& of = to.by[{answer.rule != nullptr ? answer.rule->name : "", ""}];
-    ++(is_next ? of.next : of.active);
-  }
-
-  const RuleSet& rules_;
-  MemoryStore store_{{.max_keys = kMostCounters}};
-  Limiter limiter_{store_};
-  RuleDecider decider_;
-  std::vector<LimitCost> costs_;
-};
+}
 
 // The attributes that new rules read, but that recent requests were not kept with.
 std::vector<std::string> find_unknown(const RuleSet& active, const RuleSet& next) {
@@ -89,9 +82,9 @@ std::vector<std::string> find_unknown(const RuleSet& active, const RuleSet& next
   return out;
 }
 
-void write_limits(JsonWriter& json, const Compared& compared) {
+void write_limits(JsonWriter& json, const std::map<Names, Denials>& by) {
   std::vector<const std::pair<const Names, Denials>*> all;
-  for (const auto& one : compared.by) all.push_back(&one);
+  for (const auto& one : by) all.push_back(&one);
   std::stable_sort(all.begin(), all.end(),
                    [](const auto* a, const auto* b) { return a->second.next > b->second.next; });
   json.key("limits").begin_array();
@@ -117,16 +110,14 @@ void write_replay(JsonWriter& json, const Call& call, const RuleSet& active, con
   json.key("replayed").begin_object().member("requests", std::uint64_t{sample.requests.size()});
   if (!sample.requests.empty()) {
     json.member("since", sample.requests.front().at).member("until", sample.requests.back().at);
-    Replayed before(active, call.overrides()), after(next, call.overrides());
-    Compared compared;
-    for (const RecentRequest& request : sample.requests) {
-      before.decide(request, compared, false);
-      after.decide(request, compared, true);
-    }
+    Denials all;
+    std::map<Names, Denials> by;
+    decide_all(sample.requests, active, call.overrides(), false, all, by);
+    decide_all(sample.requests, next, call.overrides(), true, all, by);
     json.member("share", std::uint64_t{sample.share})
-        .member("active", compared.active)
-        .member("next", compared.next);
-    write_limits(json, compared);
+        .member("active", all.active)
+        .member("next", all.next);
+    write_limits(json, by);
     json.key("unknown").begin_array();
     for (const std::string& name : find_unknown(active, next)) json.value(name);
     json.end_array();
