@@ -536,6 +536,16 @@ std::nullopt_t refuse(const Call& call, int status, std::string_view detail) {
   return std::nullopt;
 }
 
+std::vector<std::string_view> lines_of(std::string_view body) {
+  std::vector<std::string_view> lines;
+  while (!body.empty()) {
+    lines.push_back(body.substr(0, body.find('\n')));
+    body.remove_prefix(std::min(lines.back().size() + 1, body.size()));
+    if (lines.back().ends_with('\r')) lines.back().remove_suffix(1);
+  }
+  return lines;
+}
+
 void write_errors(JsonWriter& json, const std::vector<RuleError>& errors) {
   json.begin_array();
   for (const RuleError& error : errors) {

@@ -140,19 +140,12 @@ class KeyBlock {
 template <typename Change>
 void answer_blocks(const Call& call, const Selection& chosen, std::string_view done,
                    const Change& change) {
-  JsonWriter json;
-  json.begin_object().member("rule", chosen.rule().name).key("limits").begin_array();
-  for (const RuleCounter& counter : chosen.counters()) {
-    json.begin_object().member("name", counter.limit->name);
-    if (write_key(json, counter)) {
-      KeyBlock block(call, counter);
-      if (!change(block)) return;
-      if (!done.empty()) call.done(std::string(done) + counter.key);
-      if (!block.write(json)) return;
-    }
-    json.end_object();
-  }
-  answer(call.response, 200, json.end_array().end_object());
+  answer_each(call, chosen, [&](JsonWriter& json, const RuleCounter& counter) {
+    KeyBlock block(call, counter);
+    if (!change(block)) return false;
+    if (!done.empty()) call.done(std::string(done) + counter.key);
+    return block.write(json);
+  });
 }
 
 // Answers with the blocks that hold, whatever the rule.

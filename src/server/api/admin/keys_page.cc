@@ -165,30 +165,27 @@ void write_denied(const Call& call, const Rule& rule, const RuleCounter& counter
 // Answers with every counter, after `ask` has read or reset it.
 template <typename Ask>
 void answer_counters(const Call& call, const Selection& chosen, const Ask& ask) {
-  JsonWriter json;
-  json.begin_object().member("rule", chosen.rule().name).key("limits").begin_array();
-  for (const RuleCounter& counter : chosen.counters()) {
-    json.begin_object().member("name", counter.limit->name);
-    if (write_key(json, counter)) {
-      const Decision decision = ask(counter);
-      if (!decision.allowed()) return answer_failed(call, counter, decision, false, &chosen.rule());
-      json.member("algorithm", to_string(counter.limit->limit.algorithm()))
-          .member("numbers", core::format_limit(counter.numbers))
-          .member("limit", std::uint64_t{decision.capacity})
-          .member("remaining", std::uint64_t{decision.remaining});
-      if (!counter.plan.empty()) json.member("plan", counter.plan);
-      if (holds_amounts(counter.numbers.algorithm())) {
-        json.member("spent", decision.spent).member("held", decision.held);
-      }
-      if (is_ever_full(counter.numbers, decision)) {
-        json.member("reset_after_ms", milliseconds(decision.reset_after));
-      }
-      write_exceptions(call, counter, decision.remaining, json);
-      write_denied(call, chosen.rule(), counter, json);
+  answer_each(call, chosen, [&](JsonWriter& json, const RuleCounter& counter) {
+    const Decision decision = ask(counter);
+    if (!decision.allowed()) {
+      answer_failed(call, counter, decision, false, &chosen.rule());
+      return false;
     }
-    json.end_object();
-  }
-  answer(call.response, 200, json.end_array().end_object());
+    json.member("algorithm", to_string(counter.limit->limit.algorithm()))
+        .member("numbers", core::format_limit(counter.numbers))
+        .member("limit", std::uint64_t{decision.capacity})
+        .member("remaining", std::uint64_t{decision.remaining});
+    if (!counter.plan.empty()) json.member("plan", counter.plan);
+    if (holds_amounts(counter.numbers.algorithm())) {
+      json.member("spent", decision.spent).member("held", decision.held);
+    }
+    if (is_ever_full(counter.numbers, decision)) {
+      json.member("reset_after_ms", milliseconds(decision.reset_after));
+    }
+    write_exceptions(call, counter, decision.remaining, json);
+    write_denied(call, chosen.rule(), counter, json);
+    return true;
+  });
 }
 
 }  // namespace

@@ -248,90 +248,56 @@ bool has_flag(const Call& call, std::string_view name) {
   return call.parameter(name, buffers) == "true";
 }
 
-// Reads the lines of a body.
-class LineReader {
- public:
-  explicit LineReader(const Call& call)
-      : call_(call), skips_unknown_(has_flag(call, "skip_unknown")) {}
-
-  // Answers the first error, and returns false.
-  bool read() {
-    std::string_view rest = call_.request.body;
-    for (std::uint64_t number = 1; !rest.empty(); ++number) {
-      std::string_view text = rest.substr(0, rest.find('\n'));
-      rest.remove_prefix(std::min(text.size() + 1, rest.size()));
-      if (text.ends_with('\r')) text.remove_suffix(1);
-      if (!text.empty() && !take(number, text)) return false;
-    }
-    return true;
-  }
-
-  std::vector<Entry> entries;  // without those that have ended
-  std::uint64_t count = 0;
-  std::uint64_t ended = 0;
-  std::uint64_t added = 0;                   // counters without an override until now
-  std::uint64_t unknown = 0;                 // of a rule or a limit that is not there; left out
-  std::vector<std::uint64_t> unknown_lines;  // the first of them
-
- private:
-  bool take(std::uint64_t number, std::string_view text) {
-    auto entry = read_entry(rules_, text);
-    ++count;
-    if (entry) {
-      add(std::move(*entry));
-    } else if (skips_unknown_ && entry.error().lacks_limit) {
-      constexpr std::size_t kShown = 20;
-      ++unknown;
-      if (unknown_lines.size() < kShown) unknown_lines.push_back(number);
-    } else {
-      answer_wrong(call_, number, entry.error());
-      return false;
-    }
-    return true;
-  }
-  void add(Entry entry) {
-    if (entry.given.until && *entry.given.until <= now_) {
-      ++ended;
-      return;
-    }
-    const bool is_first = seen_.insert(entry.counter).second;
-    if (is_first && !call_.overrides()->find(entry.counter)) ++added;
-    entries.push_back(std::move(entry));
-  }
-
-  const Call& call_;
-  const bool skips_unknown_;
-  const RuleSet rules_ = call_.admin.rules.current();
-  const Instant now_ = SystemClock().now();
-  std::unordered_set<std::string> seen_;
-};
-
 }  // namespace
 
 void import_overrides(const Call& call) {
   if (lacks_overrides(call)) return;
-  LineReader lines(call);
-  if (!lines.read()) return;
+  const RuleSet rules = call.admin.rules.current();
+  const Instant now = SystemClock().now();
+  const bool skips_unknown = has_flag(call, "skip_unknown");
+  std::vector<Entry> entries;            // without those that have ended
+  std::unordered_set<std::string> seen;  // their counters
+  std::uint64_t number = 0, count = 0, ended = 0, added = 0;
+  std::vector<std::uint64_t> unknown;  // lines of a rule or a limit that is not there
+  for (const std::string_view text : lines_of(call.request.body)) {
+    ++number;
+    if (text.empty()) continue;
+    ++count;
+    auto entry = read_entry(rules, text);
+    if (!entry && (!skips_unknown || !entry.error().lacks_limit)) {
+      return answer_wrong(call, number, entry.error());
+    }
+    if (!entry) {
+      unknown.push_back(number);
+    } else if (entry->given.until && *entry->given.until <= now) {
+      ++ended;
+    } else {
+      const bool is_first = seen.insert(entry->counter).second;
+      if (is_first && !call.overrides()->find(entry->counter)) ++added;
+      entries.push_back(std::move(*entry));
+    }
+  }
   const std::uint64_t there = call.overrides()->size();
   const std::uint64_t most = call.overrides()->most();
   const std::uint64_t room = most - std::min(there, most);
-  if (lines.added > room) {
+  if (added > room) {
     return answer(call, 409,
-                  "there are " + std::to_string(there) + " overrides and " +
-                      std::to_string(lines.added) + " new ones; expected at most " +
-                      std::to_string(most) + " together");
+                  "there are " + std::to_string(there) + " overrides and " + std::to_string(added) +
+                      " new ones; expected at most " + std::to_string(most) + " together");
   }
   if (!has_flag(call, "dry_run")) {
-    const auto set = call.admin.overrides->set_all(lines.entries, has_flag(call, "more"));
+    const auto set = call.admin.overrides->set_all(entries, has_flag(call, "more"));
     if (!set) return answer(call, 503, set.error());
-    call.done("overrides set: " + std::to_string(lines.entries.size()));
+    call.done("overrides set: " + std::to_string(entries.size()));
   }
   JsonWriter json;
-  json.begin_object().member("count", lines.count).member("ended", lines.ended);
-  json.member("new", lines.added).member("room", room);
-  if (lines.unknown > 0) {
-    json.member("unknown", lines.unknown).key("unknown_lines").begin_array();
-    for (const std::uint64_t line : lines.unknown_lines) json.value(line);
+  json.begin_object().member("count", count).member("ended", ended);
+  json.member("new", added).member("room", room);
+  if (!unknown.empty()) {
+    constexpr std::size_t kShown = 20;
+    json.member("unknown", std::uint64_t{unknown.size()}).key("unknown_lines").begin_array();
+    unknown.resize(std::min(unknown.size(), kShown));
+    for (const std::uint64_t line : unknown) json.value(line);
     json.end_array();
   }
   answer(call.response, 200, json.end_object());

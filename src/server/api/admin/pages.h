@@ -49,6 +49,8 @@ void answer(http::Response& response, const Problem& problem, std::string_view m
 void answer(const Call& call, int status, std::string_view detail);
 // The same, and returns nothing.
 std::nullopt_t refuse(const Call& call, int status, std::string_view detail);
+// Returns the lines of a body, which end with LF or CRLF.
+std::vector<std::string_view> lines_of(std::string_view body);
 // "[{"file":...,"line":...,"column":...,"what":...,"expected":...},...]"
 void write_errors(JsonWriter& json, const std::vector<RuleError>& errors);
 

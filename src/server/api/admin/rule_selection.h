@@ -92,12 +92,26 @@ const Rule* find_rule(const Call& call, const RuleSet& rules, std::string_view n
 void answer_no_limit(const Call& call, const Rule& rule, std::string_view name);
 
 std::uint64_t milliseconds(Duration wait) noexcept;  // rounded up
-// Writes the key of a counter. If it lacks attributes, writes which, and returns false.
-bool write_key(JsonWriter& json, const RuleCounter& counter);
 // Answers that the store could not answer for a limit, and whether a change was made. `is_changed`:
 // it was, and the store could not say the state. With a rule, a look says what the rule does
 // meanwhile.
 void answer_failed(const Call& call, const RuleCounter& counter, const Decision& decision,
                    bool is_changed = false, const Rule* rule = nullptr);
+
+// Writes the key of a counter. If it lacks attributes, writes which, and returns false.
+bool write_key(JsonWriter& json, const RuleCounter& counter);
+// Answers with the limits of the selection and what `write` adds to those whose keys are known.
+// `write` returns false after answering itself.
+template <typename Write>
+void answer_each(const Call& call, const Selection& chosen, const Write& write) {
+  JsonWriter json;
+  json.begin_object().member("rule", chosen.rule().name).key("limits").begin_array();
+  for (const RuleCounter& counter : chosen.counters()) {
+    json.begin_object().member("name", counter.limit->name);
+    if (write_key(json, counter) && !write(json, counter)) return;
+    json.end_object();
+  }
+  answer(call.response, 200, json.end_array().end_object());
+}
 
 }  // namespace sluice::server::pages

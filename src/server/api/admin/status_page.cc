@@ -60,17 +60,21 @@ void write_meanwhile(JsonWriter& json, const RuleSet& rules, std::size_t most) {
   json.end_array();
 }
 
+// Begins an object about what is wrong since an instant.
+JsonWriter& begin_trouble(JsonWriter& json, std::string_view name, Instant since,
+                          std::string_view why) {
+  return json.key(name).begin_object().member("since", base::to_rfc3339(since)).member("why", why);
+}
+
 // Writes which rules and overrides Redis has lost.
 void write_lost(JsonWriter& json, const ServerStatus& server, const RulesStatus& status) {
   if (status.lost_since) {
-    json.key("rules_lost").begin_object().member("since", base::to_rfc3339(*status.lost_since));
-    json.member("why", status.why_lost);
+    begin_trouble(json, "rules_lost", *status.lost_since, status.why_lost);
     if (status.from_cache) json.member("from_cache", true);
     json.end_object();
   }
   if (status.older_since) {
-    json.key("rules_older").begin_object().member("since", base::to_rfc3339(*status.older_since));
-    json.member("why", status.why_older).end_object();
+    begin_trouble(json, "rules_older", *status.older_since, status.why_older).end_object();
   }
   if (!server.knows_overrides) json.member("overrides_unknown", true);
   if (server.overrides_lost > 0) {
@@ -100,8 +104,7 @@ void write_outage(JsonWriter& json, const ServerStatus& server, const RulesStatu
     if (history != nullptr) json.member("decided_without", history->failed(from, to));
   };
   if (const StoreStatus& store = server.store; store.failing_since) {
-    json.key("outage").begin_object().member("since", base::to_rfc3339(*store.failing_since));
-    json.member("why", store.why_failing);
+    begin_trouble(json, "outage", *store.failing_since, store.why_failing);
     write_failed(*store.failing_since, Instant::max());
     write_meanwhile(json, rules, most);
     json.end_object();
@@ -116,15 +119,14 @@ void write_outage(JsonWriter& json, const ServerStatus& server, const RulesStatu
     json.end_object();
   }
   if (server.store.full_since) {
-    json.key("full").begin_object().member("since", base::to_rfc3339(*server.store.full_since));
-    json.member("why", server.store.address +
-                           " has refused new counters within the last minute: its memory is full");
+    begin_trouble(json, "full", *server.store.full_since,
+                  server.store.address +
+                      " has refused new counters within the last minute: its memory is full");
     write_meanwhile(json, rules, most);
     json.end_object();
   }
   if (server.store.slow_since) {
-    json.key("slow").begin_object().member("since", base::to_rfc3339(*server.store.slow_since));
-    json.member("why", server.store.why_slow);
+    begin_trouble(json, "slow", *server.store.slow_since, server.store.why_slow);
     write_meanwhile(json, rules, most);
     json.end_object();
   }

@@ -8,28 +8,12 @@
 #include "sluice/rule_decider.h"
 
 namespace sluice::server::pages {
-namespace {
-
-// The lines of a body, which end with LF or CRLF.
-std::vector<std::string> lines_of(std::string_view body) {
-  std::vector<std::string> lines;
-  while (!body.empty()) {
-    const std::size_t end = std::min(body.find('\n'), body.size());
-    std::string_view line = body.substr(0, end);
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    lines.emplace_back(line);
-    body.remove_prefix(std::min(end + 1, body.size()));
-  }
-  return lines;
-}
-
-}  // namespace
-
 // A look takes nothing; `consume=N` takes N times.
 void try_request(const Call& call) {
   const std::uint64_t count = call.number("consume", 0);
   const std::uint64_t cost = call.number("cost", 1);
-  const auto request = WrittenRequest::read(lines_of(call.request.body));
+  const auto lines = lines_of(call.request.body);
+  const auto request = WrittenRequest::read({lines.begin(), lines.end()});
   if (!request) return answer(call, 400, request.error());
   const ActiveRules active = call.admin.rules.active();
   std::string text = explain_unread(active.rules, *request);
