@@ -53,15 +53,10 @@ void extend(CommandHandler& handler, const Call& call) {
 
 namespace {
 
-// The id of a command that has one, and its name.
-struct Id {
-  std::string text;
-  PermitId name;
-
-  explicit Id(std::string_view given, bool makes_one)
-      : text(given.empty() && makes_one ? PermitId::random_text() : std::string(given)),
-        name(text.empty() ? PermitId() : PermitId::named(text)) {}
-};
+// Returns the id that was given, or a new one for a hold.
+std::string id_of(std::string_view given, Verb verb) {
+  return given.empty() && verb == Verb::kHold ? PermitId::random_text() : std::string(given);
+}
 
 // Returns whether the client may settle: without an id only an operator. If not, the reply says so.
 bool may_settle(const Call& call, std::string_view id) {
@@ -102,13 +97,14 @@ void limit(CommandHandler& handler, const Call& call) {
   const Limit& limit = request->limit;
   Charge charge{call.arguments[call.first], limit, request->cost};
   Action action{verb.verb, request->max_wait};
-  const Id id(request->id, verb.verb == Verb::kHold);
-  if (!id.text.empty()) {
+  const std::string id = id_of(request->id, verb.verb);
+  const PermitId name = id.empty() ? PermitId() : PermitId::named(id);
+  if (!id.empty()) {
     if (!holds_amounts(limit.algorithm())) {
       return call.reply.error("ERR algorithm: only budget has holds");
     }
-    charge.permit = &id.name;
-    charge.id_text = id.text;
+    charge.permit = &name;
+    charge.id_text = id;
     if (verb.settles) {
       charge.cost = request->actual;
       action = Verb::kSettle;
@@ -127,8 +123,8 @@ void limit(CommandHandler& handler, const Call& call) {
   if (!error.empty()) return call.reply.error(error);
   const bool with_taken = verb.verb == Verb::kTakeAtMost;
   call.reply.map(kDecisionPairs + (with_taken ? 1 : 0) + (permit.empty() ? 0 : 1) +
-                 id_pairs(decision, id.text));
-  put_id(call.reply, decision, id.text);
+                 id_pairs(decision, id));
+  put_id(call.reply, decision, id);
   if (with_taken) put_taken(call.reply, decision);
   if (!permit.empty()) put_permit(call.reply, permit);
   put_decision(call.reply, decision);
@@ -265,20 +261,9 @@ void put_answer(Reply& reply, const RuleAnswer& answer, bool with_taken, std::st
   if (!answer.skipped.empty()) put_skipped(reply, answer);
 }
 
-// The numbers of the COSTs of a request.
-struct Costs {
-  std::optional<std::uint64_t> units;
-  std::vector<LimitCost>& limits;
-
-  std::uint64_t most() const {
-    std::uint64_t most = units.value_or(1);
-    for (const LimitCost& cost : limits) most = std::max(most, cost.units);
-    return most;
-  }
-};
-
 // Reads "units" or "name=units". Returns false if the reply has become an error.
-bool read_cost(std::string_view option, std::string_view word, Costs& costs, Reply& reply) {
+bool read_cost(std::string_view option, std::string_view word, std::optional<std::uint64_t>& all,
+               std::vector<LimitCost>& limits, Reply& reply) {
   const std::size_t equals = word.rfind('=');
   const bool named = equals != word.npos;
   const std::string_view name = named ? word.substr(0, equals) : std::string_view();
@@ -286,28 +271,26 @@ bool read_cost(std::string_view option, std::string_view word, Costs& costs, Rep
                                  {option, 0, static_cast<std::int64_t>(kMaxAmount)}, reply);
   if (!units) return false;
   const auto is_same = [&](const LimitCost& cost) { return cost.limit == name; };
-  if (named ? std::any_of(costs.limits.begin(), costs.limits.end(), is_same)
-            : costs.units.has_value()) {
+  if (named ? std::any_of(limits.begin(), limits.end(), is_same) : all.has_value()) {
     reply.error("ERR " + std::string(option) + " is given twice" +
                 (named ? " for the limit " + shown(name) : ""));
     return false;
   }
-  if (costs.limits.size() == kMaxCharges) {
+  if (limits.size() == kMaxCharges) {
     reply.error("ERR too many costs; expected at most 64");
     return false;
   }
   if (named) {
-    costs.limits.push_back({name, static_cast<std::uint64_t>(*units)});
+    limits.push_back({name, static_cast<std::uint64_t>(*units)});
   } else {
-    costs.units = static_cast<std::uint64_t>(*units);
+    all = static_cast<std::uint64_t>(*units);
   }
   return true;
 }
 
-// The options after the attributes.
-struct Options {
-  Costs costs;
-  Costs actual;
+// The options after the attributes. The costs of single limits are in the handler.
+struct CheckOptions {
+  std::optional<std::uint64_t> units = {}, actual_units = {};
   std::optional<Duration> max_wait = {};  // or how long a hold or an extension lasts
   std::string_view id = {};
   bool has_required = false;
@@ -315,7 +298,8 @@ struct Options {
 
 // Reads the value of an option that requests have once. Returns false if the reply has become an
 // error.
-bool read_once(std::string_view option, std::string_view value, Options& options, Reply& reply) {
+bool read_once(std::string_view option, std::string_view value, CheckOptions& options,
+               Reply& reply) {
   const bool is_id = option == "ID";
   if (is_id ? !options.id.empty() : options.max_wait.has_value()) {
     reply.error("ERR " + std::string(option) + " is given twice");
@@ -335,7 +319,7 @@ bool read_once(std::string_view option, std::string_view value, Options& options
 
 // Checks what read_options() has left. Returns false if the reply has become an error.
 bool has_all(std::span<const std::string_view> words, const CounterVerb& verb,
-             const Options& options, Reply& reply) {
+             const CheckOptions& options, Reply& reply) {
   if (verb.has_id() && options.id.empty()) {
     for (std::size_t i = 0; i + 1 < words.size(); i += 2) {
       if (words[i] != "ID") continue;
@@ -355,8 +339,8 @@ bool is_id(std::string_view name, const CounterVerb& verb) {
 
 // Reads the options at the end of the words, in any order, and removes them. Returns false if the
 // reply has become an error.
-bool read_options(std::span<const std::string_view>& words, const CounterVerb& verb,
-                  Options& options, Reply& reply) {
+bool read_options(std::span<const std::string_view>& words, CommandHandler& handler,
+                  const CounterVerb& verb, CheckOptions& options, Reply& reply) {
   while (words.size() >= 2 && words.size() % 2 == 0) {
     const std::string_view name = words[words.size() - 2];
     const bool is_required = !verb.required().empty() && same_word(name, verb.required());
@@ -368,9 +352,13 @@ bool read_options(std::span<const std::string_view>& words, const CounterVerb& v
       }
       if (!read_once("ID", words.back(), options, reply)) return false;
     } else if (verb.has_cost() && same_word(name, verb.cost_word())) {
-      if (!read_cost(verb.cost_word(), words.back(), options.costs, reply)) return false;
+      if (!read_cost(verb.cost_word(), words.back(), options.units, handler.costs, reply)) {
+        return false;
+      }
     } else if (is_required && verb.settles) {
-      if (!read_cost("ACTUAL", words.back(), options.actual, reply)) return false;
+      if (!read_cost("ACTUAL", words.back(), options.actual_units, handler.actual_costs, reply)) {
+        return false;
+      }
     } else if (is_required) {
       if (!read_once(verb.required(), words.back(), options, reply)) return false;
     } else {
@@ -382,26 +370,26 @@ bool read_options(std::span<const std::string_view>& words, const CounterVerb& v
 }
 
 const RuleAnswer* ask(CommandHandler& handler, std::string_view rule, const CounterVerb& verb,
-                      const Options& options, const Id& id) {
-  RequestCosts costs(options.costs.units.value_or(1), options.costs.limits);
+                      const CheckOptions& options, const std::string& id) {
+  RequestCosts costs(options.units.value_or(1), handler.costs);
   Action action{verb.verb, options.max_wait.value_or(Duration{0})};
-  const bool has_id = !id.text.empty();
-  if (has_id) {
+  const PermitId name = id.empty() ? PermitId() : PermitId::named(id);
+  if (!id.empty()) {
     if (verb.settles) {
-      costs = {options.actual.units.value_or(RequestCosts::kNoUnits), options.actual.limits};
+      costs = {options.actual_units.value_or(RequestCosts::kNoUnits), handler.actual_costs};
       action = Verb::kSettle;
     }
-    costs.id = &id.name;
-    costs.id_text = id.text;
+    costs.id = &name;
+    costs.id_text = id;
   }
   // Limits without an actual cost keep the reserved one.
-  const RequestCosts actual(options.actual.units.value_or(costs.units), options.actual.limits);
+  const RequestCosts actual(options.actual_units.value_or(costs.units), handler.actual_costs);
   return handler.session.decide(
       {.attributes = handler.attributes,
        .costs = costs,
        .action = action,
        .rule = rule == "*" ? std::nullopt : std::optional(rule),
-       .actual = verb.settles && !has_id ? &actual : nullptr,
+       .actual = verb.settles && id.empty() ? &actual : nullptr,
        .response = verb.reports ? &handler.attributes : nullptr,  // they have the response, too
        .hands_out_permit = true});
 }
@@ -442,12 +430,14 @@ void check(CommandHandler& handler, const Call& call) {
   auto words = call.arguments.subspan(call.first + 1);
   handler.costs.clear();
   handler.actual_costs.clear();
-  Options options{{{}, handler.costs}, {{}, handler.actual_costs}};
-  if (!read_options(words, verb, options, call.reply)) return;
-  if (takes(verb.verb) && !handler.may_take(call, options.costs.most())) return;
+  CheckOptions options;
+  if (!read_options(words, handler, verb, options, call.reply)) return;
+  std::uint64_t most = options.units.value_or(1);
+  for (const LimitCost& cost : handler.costs) most = std::max(most, cost.units);
+  if (takes(verb.verb) && !handler.may_take(call, most)) return;
   if (!may_settle(call, options.id)) return;
-  const Id id(options.id, verb.verb == Verb::kHold);
-  if (id.text.empty() && verb.has_ttl()) return call.reply.error("ERR ID is missing");
+  const std::string id = id_of(options.id, verb.verb);
+  if (id.empty() && verb.has_ttl()) return call.reply.error("ERR ID is missing");
   if (!read_attributes(words, handler, call.reply)) return;
   const RuleAnswer* const answer = ask(handler, rule, verb, options, id);
   if (answer == nullptr) {
@@ -461,7 +451,7 @@ void check(CommandHandler& handler, const Call& call) {
   if (!answer->mistake.empty()) return call.reply.error("ERR " + std::string(answer->mistake));
   const std::string_view error = report_of(reason).resp_error;
   if (!by_rule && !error.empty()) return call.reply.error(error);
-  put_answer(call.reply, *answer, verb.verb == Verb::kTakeAtMost, id.text);
+  put_answer(call.reply, *answer, verb.verb == Verb::kTakeAtMost, id);
 }
 
 }  // namespace sluice::server::resp::commands

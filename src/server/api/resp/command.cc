@@ -96,35 +96,31 @@ const Command* find_in(std::span<const Command> commands, std::string_view name)
   return nullptr;
 }
 
-// Finds a command like Redis: a container without an argument is a command itself.
-Found find(std::string_view name, bool has_part, std::string_view part) noexcept {
-  Found found{.command = find_in(all_commands(), name)};
-  if (found.command == nullptr || found.command->parts.empty() || !has_part) return found;
-  found.part = find_in(found.command->parts, part);
-  found.no_such_part = found.part == nullptr;
-  return found;
-}
-
 }  // namespace
 
-Found find_command(std::span<const std::string_view> arguments) noexcept {
-  const bool has_part = arguments.size() > 1;
-  return find(arguments[0], has_part, has_part ? arguments[1] : std::string_view());
+// A container without an argument is a command itself, as in Redis.
+const Command* find_command(std::span<const std::string_view> arguments) noexcept {
+  const Command* const found = find_in(all_commands(), arguments[0]);
+  if (found == nullptr || found->parts.empty() || arguments.size() == 1) return found;
+  const Command* const part = find_in(found->parts, arguments[1]);
+  return part != nullptr ? part : found;
 }
 
-Found find_command(std::string_view name) noexcept {
+const Command* find_command(std::string_view name) noexcept {
   const std::size_t bar = name.find('|');
-  const bool has_part = bar != name.npos;
-  Found found =
-      find(name.substr(0, bar), has_part, has_part ? name.substr(bar + 1) : std::string_view());
-  if (has_part && found.part == nullptr) found.command = nullptr;
-  return found;
+  if (bar == name.npos) return find_in(all_commands(), name);
+  const std::string_view words[] = {name.substr(0, bar), name.substr(bar + 1)};
+  const Command* const found = find_command(words);
+  return found != nullptr && found->is_part ? found : nullptr;
 }
 
-std::string full_name(const Found& found) {
-  std::string name(found.command->name);
-  if (found.part != nullptr) name.append("|").append(found.part->name);
-  return name;
+std::string full_name(const Command& command) {
+  for (const Command& whole : all_commands()) {
+    for (const Command& part : whole.parts) {
+      if (&part == &command) return std::string(whole.name) + "|" + std::string(part.name);
+    }
+  }
+  return std::string(command.name);
 }
 
 std::int64_t arity(const Command& command) noexcept {

@@ -72,6 +72,7 @@ struct Command {
   std::string_view group = {};
   Handle handle = nullptr;  // null: only its parts can be called
   std::span<const Command> parts = {};
+  bool is_part = false;
   bool has_key = false;   // the first argument after the name
   bool writes = false;    // may change a counter
   CounterVerb verb = {};  // of a command that decides
@@ -80,18 +81,14 @@ struct Command {
 // Returns all commands in the order of their reference.
 std::span<const Command> all_commands() noexcept;
 
-// The command that a request names.
-struct Found {
-  const Command* command = nullptr;  // null: there is no command of that name
-  const Command* part = nullptr;     // null: the command itself
-  bool no_such_part = false;
-};
-Found find_command(std::span<const std::string_view> arguments) noexcept;
-// Finds a command by its name, or by "client|setname".
-Found find_command(std::string_view name) noexcept;
+// Returns the command that a request names, or the part of one. Null: there is none. If a command
+// has no such part, returns the command.
+const Command* find_command(std::span<const std::string_view> arguments) noexcept;
+// Finds a command by its name, or a part by "client|setname".
+const Command* find_command(std::string_view name) noexcept;
 
 // Returns "client|setname".
-std::string full_name(const Found& found);
+std::string full_name(const Command& command);
 // Returns the number of arguments as Redis reports it: exact, or, if negative, the minimum.
 std::int64_t arity(const Command& command) noexcept;
 

@@ -15,8 +15,8 @@ namespace {
 constexpr std::size_t kLongestName = 64;
 
 std::string name_of(std::span<const std::string_view> request) {
-  const Found found = find_command(request);
-  return found.command != nullptr ? full_name(found) : cut(request[0], kLongestName);
+  const Command* const found = find_command(request);
+  return found != nullptr ? full_name(*found) : cut(request[0], kLongestName);
 }
 
 // Returns the first word of an error.
@@ -98,20 +98,19 @@ void refuse_part(const Command& command, std::span<const std::string_view> reque
 }
 
 // Returns whether the request may be executed. If not, the reply has the reason.
-bool may_pass(const Found& found, std::span<const std::string_view> request, const Client& client,
-              Reply& reply) {
-  const Command& command = found.part != nullptr ? *found.part : *found.command;
+bool may_pass(const Command& command, std::span<const std::string_view> request,
+              const Client& client, Reply& reply) {
   const std::size_t count = request.size();
   const bool fits = count >= command.least && (command.most == 0 || count <= command.most);
   if (!fits || command.handle == nullptr) {
-    reply.error("ERR wrong number of arguments for '" + full_name(found) + "' command");
+    reply.error("ERR wrong number of arguments for '" + full_name(command) + "' command");
     return false;
   }
   if (client.role >= command.role) return true;
   if (client.role == Role::kNobody) {
     reply.error("NOAUTH Authentication required.");
   } else {
-    reply.error("NOPERM this user has no permissions to run the '" + full_name(found) +
+    reply.error("NOPERM this user has no permissions to run the '" + full_name(command) +
                 "' command");
   }
   return false;
@@ -143,28 +142,27 @@ void CommandHandler::answer(Client& client) {
 }
 
 // Most requests repeat the command of the one before.
-Found CommandHandler::find() {
-  if (request[0] == last_name_) return {.command = last_};
-  const Found found = find_command(request);
-  if (found.command != nullptr && found.command->parts.empty()) {
+const Command* CommandHandler::find() {
+  if (request[0] == last_name_) return last_;
+  const Command* const found = find_command(request);
+  if (found != nullptr && found->parts.empty() && !found->is_part) {
     last_name_ = request[0];
-    last_ = found.command;
+    last_ = found;
   }
   return found;
 }
 
 void CommandHandler::run_command(Client& client) {
   Reply reply(output, client.protocol);
-  const Found found = find();
-  if (found.command == nullptr) return refuse_unknown(request, reply);
-  if (found.no_such_part) {
+  const Command* const command = find();
+  if (command == nullptr) return refuse_unknown(request, reply);
+  if (!command->parts.empty() && request.size() > 1) {  // it has no such part
     const bool help = request.size() == 2 && same_word(request[1], "help");
-    if (help && client.role != Role::kNobody) return put_help(*found.command, reply);
-    return refuse_part(*found.command, request, reply);
+    if (help && client.role != Role::kNobody) return put_help(*command, reply);
+    return refuse_part(*command, request, reply);
   }
-  if (!may_pass(found, request, client, reply)) return;
-  const Command& command = found.part != nullptr ? *found.part : *found.command;
-  command.handle(*this, {command, request, found.part != nullptr ? 2U : 1U, client, reply});
+  if (!may_pass(*command, request, client, reply)) return;
+  command->handle(*this, {*command, request, command->is_part ? 2U : 1U, client, reply});
 }
 
 }  // namespace sluice::server::resp

@@ -120,7 +120,7 @@ class CommandHandler final : public Handler {
   std::string text;                     // names of attributes whose spelling changes
 
  private:
-  Found find();
+  const Command* find();
   void run_command(Client& client);
 
   std::string last_name_;          // as the client wrote it

@@ -130,6 +130,12 @@ constexpr Command limits(std::string_view name, std::size_t least, std::size_t m
   return made;
 }
 
+template <std::size_t N>
+constexpr std::array<Command, N> parts(std::array<Command, N> all) {
+  for (Command& one : all) one.is_part = true;
+  return all;
+}
+
 constexpr Command with_parts(Command made, std::span<const Command> parts) {
   made.parts = parts;
   return made;
@@ -140,8 +146,8 @@ constexpr std::array<Command, 2> forms(const Command& traits, std::string_view c
                                        std::string_view limit,
                                        std::string_view rule_address = kRuleAddress,
                                        std::string_view limit_address = kLimitAddress) {
-  return {{limits("check", 3, 0, rule_address, check, commands::check, traits),
-           limits("limit", 6, 0, limit_address, limit, commands::limit, traits)}};
+  return parts<2>({{limits("check", 3, 0, rule_address, check, commands::check, traits),
+                    limits("limit", 6, 0, limit_address, limit, commands::limit, traits)}});
 }
 
 // The traits of a command that operators call and that changes counters.
@@ -183,7 +189,7 @@ constexpr auto kSettle =
           "for operators.",
           kSettleByRule.view(), kSettleByLimit.view());
 
-constexpr std::array<Command, 7> kClient{
+constexpr auto kClient = parts<7>({{
     connection("getname", 2, 2, "", "Returns the name of the connection.",
                commands::client_getname),
     connection("id", 2, 2, "", "Returns the unique number of the connection.", commands::client_id),
@@ -198,18 +204,18 @@ constexpr std::array<Command, 7> kClient{
                "Sets the name or version of the client library.", commands::client_setinfo),
     connection("setname", 3, 3, "name", "Sets the name of the connection.",
                commands::client_setname),
-};
+}});
 
-constexpr std::array<Command, 3> kCommand{
+constexpr auto kCommand = parts<3>({{
     server("count", 2, 2, "", "Returns the number of commands.", commands::command_count),
     server("docs", 2, 0, "[name]...", "Returns the documentation of commands.",
            commands::command_docs),
     server("info", 2, 0, "[name]...", "Returns properties of commands, for programs.",
            commands::command_info),
-};
+}});
 
 constexpr Command kOperates{.role = Role::kOperate};
-constexpr std::array<Command, 3> kOverride{
+constexpr auto kOverride = parts<3>({{
     limits("get", 4, 0, "rule limit [attribute value]...", "Returns the override of a key.",
            commands::get_override, kOperates),
     limits("set", 6, 0,
@@ -218,7 +224,7 @@ constexpr std::array<Command, 3> kOverride{
            "Sets the override of a key.", commands::set_override, kChange),
     limits("unset", 4, 0, "rule limit [attribute value]...", "Removes the override of a key.",
            commands::unset_override, kChange),
-};
+}});
 constexpr std::array<Command, 32> kAll{
     limits("cl.throttle", 5, 6, "key max_burst count period_seconds [quantity]",
            "Decides a request by a GCRA limit in the arguments, like redis-cell.",

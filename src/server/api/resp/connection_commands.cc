@@ -28,10 +28,10 @@ void put_flag_words(Reply& reply, const Command& command) {
 
 // Writes the fields of Redis 7: name, arity, flags, first key, last key, step, ACL categories,
 // tips, key specifications, parts.
-void put_info(Reply& reply, const Command& command, const std::string& name) {
+void put_info(Reply& reply, const Command& command) {
   const std::int64_t key = command.has_key ? 1 : 0;
   reply.array(10);
-  reply.bulk(name);
+  reply.bulk(full_name(command));
   reply.integer(arity(command));
   put_flag_words(reply, command);
   for (int i = 0; i < 3; ++i) reply.integer(key);
@@ -40,9 +40,7 @@ void put_info(Reply& reply, const Command& command, const std::string& name) {
   reply.array(0);
   reply.array(0);
   reply.array(command.parts.size());
-  for (const Command& part : command.parts) {
-    put_info(reply, part, name + "|" + std::string(part.name));
-  }
+  for (const Command& part : command.parts) put_info(reply, part);
 }
 
 void put_argument(Reply& reply, const SynopsisPart& part) {
@@ -82,55 +80,17 @@ void put_docs(Reply& reply, const Command& command) {
   reply.bulk("subcommands");
   reply.map(command.parts.size());
   for (const Command& part : command.parts) {
-    reply.bulk(std::string(command.name) + "|" + std::string(part.name));
+    reply.bulk(full_name(part));
     put_docs(reply, part);
   }
 }
-
-const Command* of_name(std::string_view name) {
-  const Found found = find_command(name);
-  return found.part != nullptr ? found.part : found.command;
-}
-
-struct Section {
-  std::string_view name;
-  std::string (*text)(const CommandHandler& handler);
-};
-
-std::string about_server(const CommandHandler& handler) {
-  const auto up = std::chrono::duration_cast<std::chrono::seconds>(handler.parts.clock.now() -
-                                                                   handler.parts.started);
-  return "# Server\r\nredis_version:" + std::string(kRedisVersion) +
-         "\r\nsluice_version:" + std::string(handler.parts.version) +
-         "\r\nredis_mode:standalone\r\nos:Linux\r\narch_bits:64\r\nprocess_id:" +
-         std::to_string(::getpid()) + "\r\nuptime_in_seconds:" + std::to_string(up.count()) +
-         "\r\n";
-}
-
-std::string about_clients(const CommandHandler& handler) {
-  return "# Clients\r\nconnected_clients:" + std::to_string(handler.parts.connections.load()) +
-         "\r\n";
-}
-
-// The section that clients check before they send anything else.
-std::string about_data(const CommandHandler&) { return "# Persistence\r\nloading:0\r\n"; }
-std::string about_replication(const CommandHandler&) {
-  return "# Replication\r\nrole:master\r\nconnected_slaves:0\r\n";
-}
-std::string about_cluster(const CommandHandler&) { return "# Cluster\r\ncluster_enabled:0\r\n"; }
-
-constexpr Section kSections[] = {{"server", about_server},
-                                 {"clients", about_clients},
-                                 {"persistence", about_data},
-                                 {"replication", about_replication},
-                                 {"cluster", about_cluster}};
 
 }  // namespace
 
 void command(CommandHandler&, const Call& call) {
   const auto all = all_commands();
   call.reply.array(all.size());
-  for (const Command& one : all) put_info(call.reply, one, std::string(one.name));
+  for (const Command& one : all) put_info(call.reply, one);
 }
 
 void command_count(CommandHandler&, const Call& call) {
@@ -147,13 +107,14 @@ void command_docs(CommandHandler&, const Call& call) {
     }
     return;
   }
-  const auto known = std::count_if(names.begin(), names.end(),
-                                   [](std::string_view name) { return of_name(name) != nullptr; });
+  const auto known = std::count_if(names.begin(), names.end(), [](std::string_view name) {
+    return find_command(name) != nullptr;
+  });
   call.reply.map(static_cast<std::size_t>(known));
   for (const std::string_view name : names) {
-    const Command* const found = of_name(name);
+    const Command* const found = find_command(name);
     if (found == nullptr) continue;
-    call.reply.bulk(full_name(find_command(name)));
+    call.reply.bulk(full_name(*found));
     put_docs(call.reply, *found);
   }
 }
@@ -163,29 +124,42 @@ void command_info(CommandHandler& handler, const Call& call) {
   if (names.empty()) return command(handler, call);
   call.reply.array(names.size());
   for (const std::string_view name : names) {
-    const Command* const found = of_name(name);
+    const Command* const found = find_command(name);
     if (found == nullptr) {
       call.reply.null();
     } else {
-      put_info(call.reply, *found, full_name(find_command(name)));
+      put_info(call.reply, *found);
     }
   }
 }
 
 void info(CommandHandler& handler, const Call& call) {
   const auto wanted = call.arguments.subspan(1);
-  const auto asked_for = [&](std::string_view section) {
-    return wanted.empty() || std::any_of(wanted.begin(), wanted.end(), [&](std::string_view word) {
-             return same_word(word, section) || same_word(word, "all") ||
-                    same_word(word, "default") || same_word(word, "everything");
-           });
-  };
   std::string text;
-  for (const Section& section : kSections) {
-    if (!asked_for(section.name)) continue;
-    if (!text.empty()) text += "\r\n";
-    text += section.text(handler);
+  const auto add = [&](std::string_view section, std::string_view title) {
+    const bool is_wanted = wanted.empty() || std::ranges::any_of(wanted, [&](const auto& word) {
+                             return same_word(word, section) || same_word(word, "all") ||
+                                    same_word(word, "default") || same_word(word, "everything");
+                           });
+    if (is_wanted) text.append(text.empty() ? "# " : "\r\n# ").append(title).append("\r\n");
+    return is_wanted;
+  };
+  if (add("server", "Server")) {
+    const auto up = std::chrono::duration_cast<std::chrono::seconds>(handler.parts.clock.now() -
+                                                                     handler.parts.started);
+    text.append("redis_version:").append(kRedisVersion);
+    text.append("\r\nsluice_version:").append(handler.parts.version);
+    text += "\r\nredis_mode:standalone\r\nos:Linux\r\narch_bits:64\r\nprocess_id:" +
+            std::to_string(::getpid()) + "\r\nuptime_in_seconds:" + std::to_string(up.count()) +
+            "\r\n";
   }
+  if (add("clients", "Clients")) {
+    text += "connected_clients:" + std::to_string(handler.parts.connections.load()) + "\r\n";
+  }
+  // Clients check these sections before they send anything else.
+  if (add("persistence", "Persistence")) text += "loading:0\r\n";
+  if (add("replication", "Replication")) text += "role:master\r\nconnected_slaves:0\r\n";
+  if (add("cluster", "Cluster")) text += "cluster_enabled:0\r\n";
   call.reply.verbatim(text);
 }
 

@@ -215,9 +215,6 @@ using std::chrono::milliseconds;
 
 constexpr auto kMost = static_cast<std::int64_t>(kMaxAmount);
 
-enum class Option : std::uint8_t { kLimit, kPlan, kPer, kBurst, kUntil };
-constexpr std::array<std::string_view, 5> kOptions = {"LIMIT", "PLAN", "PER", "BURST", "UNTIL"};
-
 bool read_limit(std::string_view value, Override& given, Reply& reply) {
   if (same_word(value, "blocked") || same_word(value, "unlimited")) {
     given.kind =
@@ -237,41 +234,47 @@ bool read_end(std::string_view value, Override& given, Reply& reply) {
   return ms.has_value();
 }
 
-// Returns false if the reply has become an error.
-bool read_option(Option option, std::string_view value, Override& given, Reply& reply) {
-  switch (option) {
-    case Option::kLimit: return read_limit(value, given, reply);
-    case Option::kPlan:
-      given.kind = Override::Kind::kPlan;
-      given.plan = value;
-      return true;
-    case Option::kPer: {
-      const auto wrong = rules::set_period(value, given);
-      if (wrong) reply.error("ERR PER: " + *wrong);
-      return !wrong;
-    }
-    case Option::kBurst: {
-      const auto units = read_number(value, {"BURST", 0, kMost}, reply);
-      if (units) given.burst = static_cast<std::uint64_t>(*units);
-      return units.has_value();
-    }
-    case Option::kUntil: return read_end(value, given, reply);
+constexpr std::array<std::string_view, 5> kOptions = {"LIMIT", "PLAN", "PER", "BURST", "UNTIL"};
+
+// Reads one of kOptions. Returns false if the reply has become an error.
+bool read_option(std::string_view option, std::string_view value, Override& given, Reply& reply) {
+  if (option == "LIMIT") return read_limit(value, given, reply);
+  if (option == "UNTIL") return read_end(value, given, reply);
+  if (option == "PLAN") {
+    given.kind = Override::Kind::kPlan;
+    given.plan = value;
+    return true;
   }
-  return false;
+  if (option == "PER") {
+    const auto wrong = rules::set_period(value, given);
+    if (wrong) reply.error("ERR PER: " + *wrong);
+    return !wrong;
+  }
+  const auto units = read_number(value, {"BURST", 0, kMost}, reply);
+  if (units) given.burst = static_cast<std::uint64_t>(*units);
+  return units.has_value();
 }
 
-std::optional<Option> option_of(std::string_view name) {
-  for (std::size_t i = 0; i < kOptions.size(); ++i) {
-    if (same_word(name, kOptions[i])) return static_cast<Option>(i);
+// Reads the options at the end of the words and removes them. Returns false if the reply has become
+// an error.
+bool read_override(std::span<const std::string_view>& words, Override& given, Reply& reply) {
+  std::vector<std::string_view> seen;
+  const auto has = [&](std::string_view option) {
+    return std::ranges::find(seen, option) != seen.end();
+  };
+  while (words.size() >= 2 && words.size() % 2 == 0) {
+    const auto option = std::ranges::find_if(
+        kOptions, [&](std::string_view one) { return same_word(words[words.size() - 2], one); });
+    if (option == kOptions.end()) break;
+    if (has(*option)) {
+      reply.error("ERR " + std::string(*option) + " is given twice");
+      return false;
+    }
+    seen.push_back(*option);
+    if (!read_option(*option, words.back(), given, reply)) return false;
+    words = words.first(words.size() - 2);
   }
-  return std::nullopt;
-}
-
-// `seen`: the options that were given.
-bool check_whole(const Override& given, const std::array<bool, kOptions.size()>& seen,
-                 Reply& reply) {
-  const auto has = [&](Option option) { return seen[static_cast<std::size_t>(option)]; };
-  if (has(Option::kLimit) == has(Option::kPlan)) {
+  if (has("LIMIT") == has("PLAN")) {
     reply.error("ERR expected one of LIMIT and PLAN after the attributes");
     return false;
   }
@@ -280,26 +283,6 @@ bool check_whole(const Override& given, const std::array<bool, kOptions.size()>&
   }
   reply.error("ERR PER and BURST are for numbers; expected LIMIT with a number");
   return false;
-}
-
-// Reads the options at the end of the words and removes them. Returns false if the reply has become
-// an error.
-bool read_override(std::span<const std::string_view>& words, Override& given, Reply& reply) {
-  std::array<bool, kOptions.size()> all_seen{};
-  while (words.size() >= 2 && words.size() % 2 == 0) {
-    const auto option = option_of(words[words.size() - 2]);
-    if (!option) break;
-    bool& seen = all_seen[static_cast<std::size_t>(*option)];
-    if (seen) {
-      reply.error("ERR " + std::string(kOptions[static_cast<std::size_t>(*option)]) +
-                  " is given twice");
-      return false;
-    }
-    seen = true;
-    if (!read_option(*option, words.back(), given, reply)) return false;
-    words = words.first(words.size() - 2);
-  }
-  return check_whole(given, all_seen, reply);
 }
 
 // Removes "attribute." from the names; it is for attributes with the name of an option.
