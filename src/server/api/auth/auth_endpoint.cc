@@ -1,5 +1,6 @@
 #include "server/api/auth/auth_endpoint.h"
 
+#include <array>
 #include <optional>
 #include <span>
 #include <string>
@@ -23,19 +24,9 @@ constexpr std::string_view kUnclear =
     "request is given twice; expected a gateway that sets X-Original-URI and X-Original-Method and "
     "clears the others, or sets X-Forwarded-Uri and X-Forwarded-Method and clears the others";
 
-// A field that can describe a request. An empty field counts as absent.
-struct Describing {
-  std::string_view name;
-  std::string_view value = {};
-  bool repeated = false;
-
-  bool take(const http::Field& field) noexcept {
-    if (!has_name(field, name)) return false;
-    repeated = repeated || (!value.empty() && !field.value.empty());
-    if (value.empty()) value = field.value;
-    return true;
-  }
-};
+// The fields that can describe a request. An empty field counts as absent.
+constexpr auto kDescribing = std::to_array<std::string_view>(
+    {"x-original-uri", "x-original-method", "x-forwarded-uri", "x-forwarded-method"});
 
 std::optional<std::string_view> unless_empty(std::string_view value) noexcept {
   return value.empty() ? std::nullopt : std::optional(value);
@@ -46,26 +37,29 @@ std::optional<std::string_view> unless_empty(std::string_view value) noexcept {
 // The client's own fields arrive together with the gateway's. Only the fields that belong to the
 // gateway's URI count. Two URIs are refused, because nobody could know which is the gateway's.
 std::string_view ForwardedAttributes::begin(const http::Request& request) {
-  Describing original_uri{"x-original-uri"}, original_method{"x-original-method"};
-  Describing forwarded_uri{"x-forwarded-uri"}, forwarded_method{"x-forwarded-method"};
+  std::array<std::string_view, kDescribing.size()> values;
+  std::array<bool, kDescribing.size()> repeated{};
   for (const http::Field& field : request.fields) {
-    if (field.name.empty() || (field.name.front() | 0x20) != 'x') continue;
-    if (original_uri.take(field) || original_method.take(field)) continue;
-    if (!forwarded_uri.take(field)) forwarded_method.take(field);
+    if (field.value.empty() || field.name.empty() || (field.name.front() | 0x20) != 'x') continue;
+    for (std::size_t i = 0; i < kDescribing.size(); ++i) {
+      if (!has_name(field, kDescribing[i])) continue;
+      repeated[i] = !values[i].empty();
+      if (!repeated[i]) values[i] = field.value;
+      break;
+    }
   }
-  is_forwarded_ = original_uri.value.empty();
-  const Describing& uri = is_forwarded_ ? forwarded_uri : original_uri;
-  const Describing& method = is_forwarded_ ? forwarded_method : original_method;
+  is_forwarded_ = values[0].empty();
+  const std::size_t uri = is_forwarded_ ? 2 : 0, method = uri + 1;
   request_ = &request;
-  target_ = base::split_target(uri.value);
-  method_ = method.value.empty() ? request.method : method.value;
+  target_ = base::split_target(values[uri]);
+  method_ = values[method].empty() ? request.method : values[method];
   path_.reset();
   host_.reset();
   ip_.reset();
   buffers_.clear();
-  if (uri.value.empty()) return kMissing;
-  const bool both = !is_forwarded_ && !forwarded_uri.value.empty();
-  return both || uri.repeated || method.repeated ? kUnclear : std::string_view();
+  if (values[uri].empty()) return kMissing;
+  const bool both = !is_forwarded_ && !values[2].empty();
+  return both || repeated[uri] || repeated[method] ? kUnclear : std::string_view();
 }
 
 std::optional<std::string_view> ForwardedAttributes::find(std::string_view name) const {

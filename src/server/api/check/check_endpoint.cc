@@ -112,8 +112,8 @@ constexpr std::string_view kNoBudget =
     "no budget applies to the request, so nothing was held under the id and nothing has changed";
 
 // Writes the members before `limits`.
-void put_head(TextBuffer& out, const Decision& decision, const Rule* rule, const AnswerTerms& terms,
-              std::string_view permit) {
+void put_head(TextBuffer& out, const Decision& decision, const Rule* rule, bool with_taken,
+              std::string_view id, std::string_view permit) {
   out.put("{\"outcome\":\"");
   out.put_text(core::wire_outcome(decision.outcome));
   out.put("\",\"rule\":");
@@ -126,8 +126,8 @@ void put_head(TextBuffer& out, const Decision& decision, const Rule* rule, const
   out.put_text(to_string(decision.reason));
   out.put('"');
   put_waits(out, decision);
-  if (!terms.id.empty()) put_id(out, decision, terms.id);
-  if (terms.with_taken && decision.allowed()) {
+  if (!id.empty()) put_id(out, decision, id);
+  if (with_taken && decision.allowed()) {
     out.put(",\"taken\":");
     out.put_number(decision.taken);
   }
@@ -140,18 +140,18 @@ void put_head(TextBuffer& out, const Decision& decision, const Rule* rule, const
 }  // namespace
 
 void put_limit_answer(TextBuffer& out, const NamedDecision& limit, std::string_view permit,
-                      const AnswerTerms& terms) {
-  put_head(out, limit.decision, nullptr, terms, permit);
+                      bool with_taken, std::string_view id) {
+  put_head(out, limit.decision, nullptr, with_taken, id, permit);
   out.put(",\"limits\":[{\"name\":");
   out.put_json(limit.name);
   put_numbers(out, limit.limit, limit.decision);
   out.put("}]}");
 }
 
-void put_check_answer(TextBuffer& out, const RuleAnswer& answer, const AnswerTerms& terms) {
-  put_head(out, answer.decision, answer.rule, terms, answer.permit);
-  const bool finds_nothing =
-      terms.is_about_id && answer.decision.allowed() && answer.limits.empty();
+void put_check_answer(TextBuffer& out, const RuleAnswer& answer, bool with_taken,
+                      std::string_view id, bool is_about_id) {
+  put_head(out, answer.decision, answer.rule, with_taken, id, answer.permit);
+  const bool finds_nothing = is_about_id && answer.decision.allowed() && answer.limits.empty();
   const std::string_view detail = finds_nothing ? kNoBudget : answer.mistake;
   if (!detail.empty()) {
     out.put(",\"detail\":");
@@ -372,7 +372,7 @@ void CheckEndpoint::answer(CheckKind kind, const CheckRequest& request, bool alo
   }
   if (text_.size() > 0) text_.put(',');
   const bool is_about_id = kind != CheckKind::kCheck && !id_.empty();
-  put_check_answer(text_, answer, {request.verb == Verb::kTakeAtMost, id_, is_about_id});
+  put_check_answer(text_, answer, request.verb == Verb::kTakeAtMost, id_, is_about_id);
 }
 
 void CheckEndpoint::answer_limit(CheckKind kind, const CheckRequest& request,
@@ -391,7 +391,7 @@ void CheckEndpoint::answer_limit(CheckKind kind, const CheckRequest& request,
   const NamedDecision named{to_string(limit.algorithm()), limit, decision};
   response.status = http_status(decision);
   response.fields.append(limit_fields_.lines({&named, 1}, decision));
-  put_limit_answer(text_, named, permit, {request.verb == Verb::kTakeAtMost, id_});
+  put_limit_answer(text_, named, permit, request.verb == Verb::kTakeAtMost, id_);
 }
 
 // Finds the id of the request, or makes one for a hold. Returns what is wrong, or an empty text.

@@ -110,19 +110,15 @@ class CheckReader {
   std::vector<LimitCost>* costs_ = nullptr;  // those that are read
 };
 
-// What an answer repeats of its request. A plain value that borrows its texts.
-struct AnswerTerms {
-  bool with_taken = false;   // of take_at_most
-  std::string_view id = {};  // under which budgets count it; empty: none
-  bool is_about_id = false;  // settles, cancels or extends what it holds
-};
-
-// Writes an answer of POST /v1/check: one JSON object (docs/reference/http.md).
-void put_check_answer(TextBuffer& out, const RuleAnswer& answer, const AnswerTerms& terms = {});
+// Writes an answer of POST /v1/check: one JSON object (docs/reference/http.md). `with_taken`: of
+// take_at_most. Budgets count the request under `id`, unless that is empty; `is_about_id`: it
+// settles, cancels or extends what it holds.
+void put_check_answer(TextBuffer& out, const RuleAnswer& answer, bool with_taken = false,
+                      std::string_view id = {}, bool is_about_id = false);
 
 // The same for a limit of the request itself, which has no rule. `permit` may be empty.
 void put_limit_answer(TextBuffer& out, const NamedDecision& limit, std::string_view permit,
-                      const AnswerTerms& terms);
+                      bool with_taken, std::string_view id);
 
 // Writes the schema of these answers (base/json_schema.h), of the body of a path of CheckKind, and
 // of that of /v1/release.

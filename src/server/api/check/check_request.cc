@@ -61,10 +61,6 @@ std::optional<Verb> verb_from(std::string_view name) noexcept {
   return std::nullopt;
 }
 
-std::chrono::milliseconds milliseconds_of(const JsonValue& value) {
-  return std::chrono::milliseconds(static_cast<std::int64_t>(value.number));
-}
-
 // Returns "LINE:COLUMN", counted from 1; columns in bytes.
 std::string place(std::string_view text, std::size_t at) {
   const std::string_view before = text.substr(0, at);
@@ -305,6 +301,16 @@ struct CheckReader::Tables {
 
   template <auto Target>
   static constexpr auto kInto = base::json_into<Target, CheckReader>;
+  template <auto Member>
+  static bool set_text(CheckReader& of, const JsonValue& value, JsonProblem&) {
+    of.request_.*Member = value.text;
+    return true;
+  }
+  template <auto Member, auto Has>
+  static bool set_time(CheckReader& of, const JsonValue& value, JsonProblem&) {
+    of.request_.*Member = std::chrono::milliseconds(static_cast<std::int64_t>(value.number));
+    return of.*Has = true;
+  }
 
   static const Object kInBody;
   static constexpr Member kOfBody[] = {
@@ -353,16 +359,9 @@ struct CheckReader::Tables {
                                        return of.has_costs_ = true;
                                      },
                                  .object = &kInCosts};
-  static constexpr Member kIdOf{"id", base::kJsonText, kId,
-                                [](CheckReader& of, const JsonValue& value, JsonProblem&) {
-                                  of.request_.id = value.text;
-                                  return true;
-                                }};
+  static constexpr Member kIdOf{"id", base::kJsonText, kId, set_text<&CheckRequest::id>};
   static constexpr Member kHold{"hold_ms", base::kJsonWhole, kHoldMs,
-                                [](CheckReader& of, const JsonValue& value, JsonProblem&) {
-                                  of.request_.hold = milliseconds_of(value);
-                                  return of.has_hold_ = true;
-                                },
+                                set_time<&CheckRequest::hold, &CheckReader::has_hold_>,
                                 kMostHoldMs};
   static constexpr Member kLimitOf{.name = "limit",
                                    .kinds = base::kJsonObject,
@@ -375,29 +374,22 @@ struct CheckReader::Tables {
                                    .object = &kInLimit};
   static constexpr Member kCancel[] = {kAttributes, kIdOf, kLimitOf};
   static constexpr Member kExtend[] = {kAttributes, kIdOf, kHold, kLimitOf};
-  static constexpr Member kCheck[] = {kAttributes,
-                                      kIdOf,
-                                      kHold,
-                                      kCost,
-                                      kCosts,
-                                      kLimitOf,
-                                      {.name = "verb",
-                                       .kinds = base::kJsonText,
-                                       .expected = kVerbs,
-                                       .set = kInto<&CheckReader::set_verb>,
-                                       .one_of = kVerbNames},
-                                      {"max_wait_ms", base::kJsonWhole, kMaxWait,
-                                       [](CheckReader& of, const JsonValue& value, JsonProblem&) {
-                                         of.request_.max_wait = milliseconds_of(value);
-                                         return of.has_max_wait_ = true;
-                                       },
-                                       kMostWaitMs},
-                                      {"wait_ms", base::kJsonWhole, kWaitNumber,
-                                       [](CheckReader& of, const JsonValue& value, JsonProblem&) {
-                                         of.request_.wait = milliseconds_of(value);
-                                         return of.has_wait_ = true;
-                                       },
-                                       kMostTakeWaitMs}};
+  static constexpr Member kCheck[] = {
+      kAttributes,
+      kIdOf,
+      kHold,
+      kCost,
+      kCosts,
+      kLimitOf,
+      {.name = "verb",
+       .kinds = base::kJsonText,
+       .expected = kVerbs,
+       .set = kInto<&CheckReader::set_verb>,
+       .one_of = kVerbNames},
+      {"max_wait_ms", base::kJsonWhole, kMaxWait,
+       set_time<&CheckRequest::max_wait, &CheckReader::has_max_wait_>, kMostWaitMs},
+      {"wait_ms", base::kJsonWhole, kWaitNumber,
+       set_time<&CheckRequest::wait, &CheckReader::has_wait_>, kMostTakeWaitMs}};
   static constexpr Member kSettle[] = {
       kAttributes,
       kIdOf,
@@ -416,23 +408,20 @@ struct CheckReader::Tables {
        .most = kMaxAmount,
        .required = true,
        .object = &kInCosts}};
-  static constexpr Member kReport[] = {kAttributes,
-                                       kCost,
-                                       kCosts,
-                                       {"status", base::kJsonText | base::kJsonNumber, kStatus,
-                                        [](CheckReader& of, const JsonValue& value, JsonProblem&) {
-                                          of.request_.status = value.text;
-                                          return true;
-                                        }},
-                                       {.name = "response",
-                                        .kinds = base::kJsonObject,
-                                        .expected = kObjectOfTexts,
-                                        .set =
-                                            [](CheckReader& of, const JsonValue&, JsonProblem&) {
-                                              of.attributes_ = &of.request_.response.emplace();
-                                              return true;
-                                            },
-                                        .object = &kInAttributes}};
+  static constexpr Member kReport[] = {
+      kAttributes,
+      kCost,
+      kCosts,
+      {"status", base::kJsonText | base::kJsonNumber, kStatus, set_text<&CheckRequest::status>},
+      {.name = "response",
+       .kinds = base::kJsonObject,
+       .expected = kObjectOfTexts,
+       .set =
+           [](CheckReader& of, const JsonValue&, JsonProblem&) {
+             of.attributes_ = &of.request_.response.emplace();
+             return true;
+           },
+       .object = &kInAttributes}};
 };
 
 constexpr base::JsonObject<CheckReader> CheckReader::Tables::kInBody{
