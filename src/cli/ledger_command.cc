@@ -43,7 +43,6 @@ namespace {
 
 using server::LedgerLine;
 using server::LedgerReplay;
-using server::LedgerRestarts;
 
 constexpr const char* kVerifyHelp =
     R"(Replays the entries of the files, the oldest file first, and compares every balance and every hold
@@ -127,11 +126,10 @@ class LedgerReader {
       files.push_back(config.ledger.file);
     }
     std::vector<std::string> texts(files.size());
-    LedgerRestarts restarts;
+    begin();
     for (std::size_t i = 0; i < files.size(); ++i) {
-      read(files[i], texts[i], [&](const std::string& text) { restarts.add(text); });
+      read(files[i], texts[i], [this](const std::string& text) { replay_->prepare(text); });
     }
-    begin(std::move(restarts));
     for (std::size_t i = 0; i < files.size(); ++i) {
       read(files[i], texts[i], [this](const std::string& text) { add(text); });
     }
@@ -147,10 +145,10 @@ class LedgerReader {
 
  private:
   // A replay of its own for each counter in Redis, and one for all files.
-  void begin(LedgerRestarts restarts = {}) {
+  void begin() {
     replay_.emplace(
         [this](LedgerReplay::Problem problem, const std::string& what) { say(problem, what); },
-        see_, std::move(restarts));
+        see_);
   }
   void finish() {
     if (end_) replay_->end(*end_);

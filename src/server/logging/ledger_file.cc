@@ -22,15 +22,12 @@ constexpr std::size_t kWakeBytes = std::size_t{1} << 20;       // that are writt
 constexpr std::size_t kLongestLine = std::size_t{1} << 20;
 constexpr Duration kBetweenReports = std::chrono::minutes(1);
 
+// What an entry that waits takes: itself, and behind it the bytes of its texts.
+std::size_t bytes_of(const LedgerEntry& entry) noexcept {
+  return sizeof entry + entry.key.size() + entry.tag.size() + entry.id.size();
+}
+
 }  // namespace
-
-struct LedgerFile::Waiting {
-  LedgerEntry entry;
-
-  std::size_t bytes() const noexcept {
-    return sizeof(Waiting) + entry.key.size() + entry.tag.size() + entry.id.size();
-  }
-};
 
 LedgerFile::LedgerFile(LedgerOptions options, Log& log, const Clock& date)
     : options_(std::move(options)),
@@ -112,15 +109,14 @@ void LedgerFile::stop() {
 }
 
 void LedgerFile::add(const LedgerEntry& entry) noexcept {
-  const Waiting made{entry};
   const std::lock_guard lock(mutex_);
   const std::size_t at = waiting_.size();
   try {
-    if (lost_ == 0 && at + made.bytes() <= kMostBytes) {
-      waiting_.resize(at + made.bytes());
+    if (lost_ == 0 && at + bytes_of(entry) <= kMostBytes) {
+      waiting_.resize(at + bytes_of(entry));
       char* to = waiting_.data() + at;
-      std::memcpy(to, &made, sizeof made);
-      to += sizeof made;
+      std::memcpy(to, &entry, sizeof entry);
+      to += sizeof entry;
       for (const std::string_view text : {entry.key, entry.tag, entry.id}) {
         to = std::copy(text.begin(), text.end(), to);
       }
@@ -170,15 +166,15 @@ std::string LedgerFile::write_part() {
   std::size_t at = written_;
   std::uint64_t n = n_;
   while (at < writing_.size() && text_.size() < kPart) {
-    Waiting next;
+    LedgerEntry next;
     std::memcpy(&next, writing_.data() + at, sizeof next);
     const char* texts = writing_.data() + at + sizeof next;
-    for (std::string_view* text : {&next.entry.key, &next.entry.tag, &next.entry.id}) {
+    for (std::string_view* text : {&next.key, &next.tag, &next.id}) {
       *text = {texts, text->size()};
       texts += text->size();
     }
-    text_ += ledger_line(++n, next.entry).text() + '\n';
-    at += next.bytes();
+    text_ += ledger_line(++n, next).text() + '\n';
+    at += bytes_of(next);
   }
   auto failure = file_.append({text_, {}});
   if (!failure.empty()) return failure;
@@ -308,11 +304,10 @@ Status read_ledger_file(const std::string& path, const LedgerReplay::See& see, I
     return Unexpected{path + " has " + std::to_string(size) + " bytes, more than " +
                       std::to_string(kMostReadBytes) + "; expected: sluice ledger sum"};
   }
-  LedgerRestarts restarts;
-  for (std::string text; std::getline(stream, text) && !stream.eof();) restarts.add(text);
+  LedgerReplay replay([](LedgerReplay::Problem, const std::string&) {}, see);
+  for (std::string text; std::getline(stream, text) && !stream.eof();) replay.prepare(text);
   stream.clear();
   stream.seekg(0);
-  LedgerReplay replay([](LedgerReplay::Problem, const std::string&) {}, see, std::move(restarts));
   for (std::string text; std::getline(stream, text) && !stream.eof();) {
     const auto line = parse_ledger_line(text);
     if (!line) continue;

@@ -61,8 +61,6 @@ class LedgerFile final : public Ledger {
   Stats stats() const;
 
  private:
-  struct Waiting;  // an entry, before the bytes of its texts
-
   bool lock() noexcept;
   std::string read_end();
   std::string follow_file();

@@ -202,17 +202,12 @@ Expected<LedgerLine> parse_ledger_line(std::string_view text) {
   return Unexpected{problem.message_by_path("it is no object; expected a line of a ledger")};
 }
 
-void LedgerRestarts::add(std::string_view text) {
+void LedgerReplay::prepare(std::string_view text) {
   if (text.find("\"start\"") == text.npos) return;
   const auto line = parse_ledger_line(text);
   if (!line || line->kind != "start") return;
   restored_.push_back(line->rotated ? Instant::max() : line->restored.value_or(Instant::max()));
-}
-
-Instant LedgerRestarts::counts_until(std::size_t starts) const {
-  Instant least = Instant::max();
-  for (std::size_t i = starts; i < restored_.size(); ++i) least = std::min(least, restored_[i]);
-  return least;
+  counts_until_ = std::min(counts_until_, restored_.back());
 }
 
 void LedgerReplay::add(const LedgerLine& line) {
@@ -227,7 +222,10 @@ void LedgerReplay::add(const LedgerLine& line) {
   }
   if (line.kind == "start") {
     begin(line);
-    counts_until_ = restarts_.counts_until(++starts_);
+    counts_until_ = Instant::max();
+    for (std::size_t i = ++starts_; i < restored_.size(); ++i) {
+      counts_until_ = std::min(counts_until_, restored_[i]);
+    }
   } else if (line.kind == "gap") {
     wrong(line, amount(line.lost) + " entries are missing, which could not be written");
     lose_all();

@@ -44,19 +44,6 @@ LedgerLine ledger_line(std::uint64_t n, const LedgerEntry& entry);
 // Errors: "WHAT; EXPECTED".
 Expected<LedgerLine> parse_ledger_line(std::string_view text);
 
-// The starts in the lines of a ledger, in order, and the instants at which the counters were saved
-// with which they began. A crash undoes what came after such an instant.
-class LedgerRestarts {
- public:
-  // Takes the text of the next line, of any kind.
-  void add(std::string_view text);
-  // Returns the last instant whose entries count after this number of starts.
-  Instant counts_until(std::size_t starts) const;
-
- private:
-  std::vector<Instant> restored_;  // Instant::max(): it undoes nothing
-};
-
 // Replays the lines of a ledger, in the order of its files, and finds what contradicts the lines
 // before. Entries that a restart has undone do not count. A hold that no line ends counts as ended
 // after its time, as its limit says: if its counter is forgotten before it changes again, no line
@@ -69,13 +56,12 @@ class LedgerReplay {
   // Receives each change of a counter, also those that no line reports.
   using See = std::function<void(const LedgerLine& line)>;
 
-  // `restarts` has seen all lines.
   explicit LedgerReplay(
-      Report report, See see = [](const LedgerLine&) {}, LedgerRestarts restarts = {})
-      : report_(std::move(report)),
-        see_(std::move(see)),
-        restarts_(std::move(restarts)),
-        counts_until_(restarts_.counts_until(0)) {}
+      Report report, See see = [](const LedgerLine&) {})
+      : report_(std::move(report)), see_(std::move(see)) {}
+  // Takes the text of the next line, of any kind, of those that add() takes later: a restart after
+  // a crash says from which instant on it has undone the entries before it.
+  void prepare(std::string_view text);
   // Takes the next line.
   void add(const LedgerLine& line);
   // Ends the holds whose time is over.
@@ -128,10 +114,11 @@ class LedgerReplay {
   std::uint64_t era_ = 0;  // a counter of an earlier one may have another balance
   // That began with the counters of a snapshot, whose balances are known, or nearly.
   std::optional<std::uint64_t> restored_era_ = {};
-  const LedgerRestarts restarts_;
-  std::size_t starts_ = 0;
-  Instant counts_until_;
-  std::uint64_t undone_ = 0;  // entries since the last start
+  // When the counters were saved with which each start began; Instant::max(): it undoes nothing.
+  std::vector<Instant> restored_;
+  std::size_t starts_ = 0;                 // that were added
+  Instant counts_until_ = Instant::max();  // what is later was undone by a start that follows
+  std::uint64_t undone_ = 0;               // entries since the last start
   std::uint64_t entries_ = 0;
   LedgerLine last_;
 };

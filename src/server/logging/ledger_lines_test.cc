@@ -36,12 +36,11 @@ class TextLedger final : public Ledger {
   std::string text_;
 };
 
-LedgerRestarts restarts_of(std::string_view text) {
-  LedgerRestarts restarts;
+// Shows all lines to the replay.
+void prepare(LedgerReplay& replay, std::string_view text) {
   for (std::size_t end; (end = text.find('\n')) != text.npos; text.remove_prefix(end + 1)) {
-    restarts.add(text.substr(0, end));
+    replay.prepare(text.substr(0, end));
   }
-  return restarts;
 }
 
 // What a replay of the text says, one line each: "3 wrong: WHAT".
@@ -53,7 +52,8 @@ std::string problems(
     out += std::to_string(number) +
            (problem == LedgerReplay::Problem::kWrong ? " wrong: " : " incomplete: ") + what + '\n';
   };
-  LedgerReplay replay(report, see, restarts_of(text));
+  LedgerReplay replay(report, see);
+  prepare(replay, text);
   while (!text.empty()) {
     ++number;
     const std::size_t end = text.find('\n');
