@@ -78,6 +78,21 @@ TEST(ConfigCommand, ReportsTheErrorsOfTheRulesThatItNames) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(ConfigCommand, AcceptsEnvoyFilesOfOneDomainThatTheServerMerges) {
+  const std::string folder = ::testing::TempDir() + "sluice_config_check_envoy";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/a.yaml") << "domain: a\ndescriptors: [{ key: b }]\n";
+  std::ofstream(folder + "/b.yaml") << "domain: a\ndescriptors: [{ key: c }]\n";
+  for (const bool merges : {false, true}) {
+    std::ofstream(folder + "/sluice.yaml") << "version: 1\nenvoy: { files: [a.yaml, b.yaml]"
+                                           << (merges ? ", merge_domains: true }\n" : " }\n");
+    const Outcome checked = run_config({"check", folder + "/sluice.yaml"});
+    EXPECT_EQ(checked.status, merges ? 0 : 1) << checked.err;
+  }
+  std::filesystem::remove_all(folder);
+}
+
 TEST(ConfigCommand, ReportsKeysThatDoNotFitEachOther) {
   const Outcome wrong = run_config({"check", "-"}, "version: 1\nrules: redis\n");
   EXPECT_EQ(wrong.status, 1);

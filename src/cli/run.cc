@@ -103,7 +103,7 @@ Expected<std::string, std::vector<RuleError>> check_config(std::string_view text
   if (!config->rules_in_redis) {
     add(server::RulesManager::open(config->rules, SystemClock::instance(), terms));
   }
-  add(server::EnvoyManager::open(config->envoy.files, {}, terms));
+  add(server::EnvoyManager::open(config->envoy, terms));
   std::vector<std::string> not_set;
   for (const std::string& wrong : server::find_start_errors(*config, not_set)) {
     errors.push_back(error_of(wrong));

@@ -43,16 +43,16 @@ struct RedisConfig {
 };
 
 // The settings for Envoy's requests.
-struct EnvoyConfig {
-  std::vector<std::string> files;  // Envoy's configuration files, and directories of them
-  bool merge_domains = false;      // several files may have one domain
-  bool consume_on_reject = false;  // like Envoy's own service
-  bool shadow_mode = false;
-  bool headers = false;
+struct EnvoyOptions {
+  std::vector<std::string> files = {};  // Envoy's configuration files, and directories of them
+  bool merge_domains = false;           // several files may have one domain
+  bool consume_on_reject = false;       // as Envoy's own service; see envoy::Request
+  bool shadow_mode = false;  // answer OK to every request; descriptors keep their own answer
+  bool headers = false;      // add the tightest limit in the fields below
   std::string limit_header = "RateLimit-Limit";
   std::string remaining_header = "RateLimit-Remaining";
   std::string reset_header = "RateLimit-Reset";
-  bool request_metadata = false;
+  bool request_metadata = false;  // add the request itself to dynamic_metadata
 };
 
 // The quota service (docs/quota.md).
@@ -90,7 +90,7 @@ struct Config {
   UpstreamConfig upstream;                    // used if `store` assigns quotas
   std::size_t grpc_streams = 1024;            // concurrent calls of each connection
   std::chrono::milliseconds grpc_max_age{0};  // then a connection ends gracefully; 0: no limit
-  EnvoyConfig envoy;
+  EnvoyOptions envoy;
   QuotaConfig quota;
   std::size_t threads = 0;  // 0: as many as processors
   std::size_t max_keys = std::size_t{1} << 20;

@@ -540,27 +540,27 @@ constexpr std::array<Key, 3> kLedgerKeys{
 constexpr Map kLedger{.name = "ledger", .where = "`ledger`", .keys = kLedgerKeys, .is_short = true};
 
 constexpr std::array<Key, 9> kEnvoyKeys{
-    texts("files", kPaths<&EnvoyConfig::files>, kLongestPath,
+    texts("files", kPaths<&EnvoyOptions::files>, kLongestPath,
           "Envoy's configuration files, one domain each, and directories of them "
           "(`*.yaml`, `*.yml`); see docs/envoy.md. Sluice reloads them like `rules`."),
-    flag("merge_domains", kSet<&EnvoyConfig::merge_domains>, "`false`",
+    flag("merge_domains", kSet<&EnvoyOptions::merge_domains>, "`false`",
          "Whether several files may have the same domain, whose descriptors are then those of all. "
          "`MERGE_DOMAIN_CONFIG` of Envoy's own service."),
-    choice("compat", kSet<&EnvoyConfig::consume_on_reject>, "`none`", kCompat,
+    choice("compat", kSet<&EnvoyOptions::consume_on_reject>, "`none`", kCompat,
            "`consume_on_reject`: each limit is charged on its own. A limit that denies "
            "is charged with what it has left, as in Envoy's own service."),
-    flag("shadow_mode", kSet<&EnvoyConfig::shadow_mode>, "`false`",
+    flag("shadow_mode", kSet<&EnvoyOptions::shadow_mode>, "`false`",
          "Whether every request is allowed and only counted."),
-    flag("headers", kSet<&EnvoyConfig::headers>, "`false`",
+    flag("headers", kSet<&EnvoyOptions::headers>, "`false`",
          "Whether responses report the tightest limit to clients in the three fields "
          "below."),
-    text("limit_header", kHeader<&EnvoyConfig::limit_header>, "`RateLimit-Limit`", 128,
+    text("limit_header", kHeader<&EnvoyOptions::limit_header>, "`RateLimit-Limit`", 128,
          "The field for the requests per unit."),
-    text("remaining_header", kHeader<&EnvoyConfig::remaining_header>, "`RateLimit-Remaining`", 128,
+    text("remaining_header", kHeader<&EnvoyOptions::remaining_header>, "`RateLimit-Remaining`", 128,
          "The field for the remaining requests."),
-    text("reset_header", kHeader<&EnvoyConfig::reset_header>, "`RateLimit-Reset`", 128,
+    text("reset_header", kHeader<&EnvoyOptions::reset_header>, "`RateLimit-Reset`", 128,
          "The field for the seconds until the next unit."),
-    flag("request_metadata", kSet<&EnvoyConfig::request_metadata>, "`false`",
+    flag("request_metadata", kSet<&EnvoyOptions::request_metadata>, "`false`",
          "Whether `dynamic_metadata` contains the request and the names of exhausted "
          "quotas."),
 };

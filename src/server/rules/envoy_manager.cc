@@ -106,18 +106,17 @@ void EnvoyFiles::add_to(Sums& sums) const {
 }
 
 Expected<std::unique_ptr<EnvoyManager>, EnvoyManager::Errors> EnvoyManager::open(
-    std::vector<std::string> paths, EnvoyOptions options, const RuleTerms& terms) {
-  std::unique_ptr<EnvoyManager> manager(
-      new EnvoyManager(std::move(paths), std::move(options), terms));
+    EnvoyOptions options, const RuleTerms& terms) {
+  std::unique_ptr<EnvoyManager> manager(new EnvoyManager(std::move(options), terms));
   if (!manager->has_files()) return manager;
-  auto read = manager->adopt(read_files(manager->paths_));
+  auto read = manager->adopt(read_files(manager->options_.files));
   if (!read) return Unexpected{std::move(read.error())};
   return manager;
 }
 
 Expected<std::unique_ptr<EnvoyManager>, EnvoyManager::Errors> EnvoyManager::open_texts(
     std::vector<RulesText> texts, EnvoyOptions options, const RuleTerms& terms) {
-  std::unique_ptr<EnvoyManager> manager(new EnvoyManager({}, std::move(options), terms));
+  std::unique_ptr<EnvoyManager> manager(new EnvoyManager(std::move(options), terms));
   auto read = manager->adopt({.picture = {}, .texts = std::move(texts), .errors = {}});
   if (!read) return Unexpected{std::move(read.error())};
   return manager;
@@ -126,7 +125,7 @@ Expected<std::unique_ptr<EnvoyManager>, EnvoyManager::Errors> EnvoyManager::open
 Expected<bool, EnvoyManager::Errors> EnvoyManager::reload() {
   const std::lock_guard changing(change_mutex_);
   if (!has_files()) return false;
-  auto changed = adopt(read_files(paths_));
+  auto changed = adopt(read_files(options_.files));
   const std::lock_guard lock(mutex_);
   status_.last_errors = changed ? Errors() : changed.error();
   if (!changed) ++status_.failures;
@@ -155,7 +154,7 @@ Expected<bool, EnvoyManager::Errors> EnvoyManager::adopt(FilesRead read) {
 bool EnvoyManager::changed_on_disk() {
   const std::lock_guard changing(change_mutex_);
   if (!has_files()) return false;
-  return has_settled(look_at(paths_), last_look_, known_);
+  return has_settled(look_at(options_.files), last_look_, known_);
 }
 
 std::shared_ptr<EnvoyFiles> EnvoyManager::current() const {
@@ -166,7 +165,7 @@ std::shared_ptr<EnvoyFiles> EnvoyManager::current() const {
 EnvoyStatus EnvoyManager::status() const {
   const std::lock_guard lock(mutex_);
   EnvoyStatus status = status_;
-  status.sources = paths_;
+  status.sources = options_.files;
   status.domains = active_->config().domains().size();
   status.limits = active_->config().limited().size();
   return status;

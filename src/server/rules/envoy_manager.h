@@ -15,6 +15,7 @@
 
 #include "envoy/config.h"
 #include "envoy/decide.h"
+#include "server/config/config.h"
 #include "server/rules/rules_files.h"
 #include "sluice/expected.h"
 #include "sluice/rule_set.h"
@@ -73,18 +74,6 @@ struct EnvoyStatus {
   std::vector<RuleError> last_errors;  // of the latest reading; empty if it succeeded
 };
 
-// Settings for answers to Envoy that are not in its files.
-struct EnvoyOptions {
-  bool merge_domains = false;      // see envoy::Config::parse
-  bool consume_on_reject = false;  // as Envoy's own service; see envoy::Request
-  bool shadow_mode = false;        // answer OK to every request; descriptors keep their own answer
-  bool headers = false;            // add the tightest limit in the fields below
-  std::string limit_header = "RateLimit-Limit";
-  std::string remaining_header = "RateLimit-Remaining";
-  std::string reset_header = "RateLimit-Reset";
-  bool request_metadata = false;  // add the request itself to dynamic_metadata
-};
-
 // Holds Envoy's files and replaces them: a set is validated as a whole and swapped at once; an
 // invalid file leaves the active files unchanged.
 //
@@ -94,10 +83,9 @@ class EnvoyManager {
  public:
   using Errors = std::vector<RuleError>;
 
-  // Opens files, and directories of *.yaml and *.yml. Without any, there are no domains. Errors:
-  // all errors of the files.
-  static Expected<std::unique_ptr<EnvoyManager>, Errors> open(std::vector<std::string> paths,
-                                                              EnvoyOptions options = {},
+  // Opens the files of the options, and directories of *.yaml and *.yml. Without any, there are no
+  // domains. Errors: all errors of the files.
+  static Expected<std::unique_ptr<EnvoyManager>, Errors> open(EnvoyOptions options = {},
                                                               const RuleTerms& terms = {});
 
   // The same for texts that never change.
@@ -114,7 +102,7 @@ class EnvoyManager {
   EnvoyStatus status() const;
   std::uint64_t version() const noexcept { return version_.load(std::memory_order_acquire); }
   const EnvoyOptions& options() const noexcept { return options_; }
-  bool has_files() const noexcept { return !paths_.empty(); }
+  bool has_files() const noexcept { return !options_.files.empty(); }
 
   // Returns the counts since the start, including those of files that are no longer active.
   EnvoyFiles::Sums counted() const;
@@ -122,11 +110,10 @@ class EnvoyManager {
   std::size_t next_stripe() noexcept { return stripes_.fetch_add(1); }
 
  private:
-  EnvoyManager(std::vector<std::string> paths, EnvoyOptions options, const RuleTerms& terms)
-      : paths_(std::move(paths)), options_(std::move(options)), terms_(terms) {}
+  EnvoyManager(EnvoyOptions options, const RuleTerms& terms)
+      : options_(std::move(options)), terms_(terms) {}
   Expected<bool, Errors> adopt(FilesRead read);
 
-  const std::vector<std::string> paths_;
   const EnvoyOptions options_;
   const RuleTerms terms_;
   std::atomic<std::uint64_t> version_{1};

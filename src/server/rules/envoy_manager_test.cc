@@ -24,7 +24,7 @@ TEST(EnvoyManager, ReadsADirectoryOneDomainAFile) {
   folder.write("a.yaml", domain_of("a"));
   folder.write("b.yml", domain_of("b"));
   folder.write("c.txt", "not read");
-  const auto manager = EnvoyManager::open({folder.path()});
+  const auto manager = EnvoyManager::open({.files = {folder.path()}});
   ASSERT_TRUE(manager);
   EXPECT_EQ((*manager)->current()->config().domains().size(), 2U);
 }
@@ -33,10 +33,10 @@ TEST(EnvoyManager, RefusesADirectoryInWhichTwoFilesHaveOneDomain) {
   TestFolder folder;
   folder.write("a.yaml", domain_of("a"));
   folder.write("b.yaml", domain_of("a"));
-  const auto manager = EnvoyManager::open({folder.path()});
+  const auto manager = EnvoyManager::open({.files = {folder.path()}});
   ASSERT_FALSE(manager);
   EXPECT_EQ(manager.error()[0].file, folder / "b.yaml");
-  const auto merged = EnvoyManager::open({folder.path()}, {.merge_domains = true});
+  const auto merged = EnvoyManager::open({.files = {folder.path()}, .merge_domains = true});
   ASSERT_TRUE(merged);
   EXPECT_EQ((*merged)->current()->config().domains().size(), 1U);
 }
@@ -44,7 +44,7 @@ TEST(EnvoyManager, RefusesADirectoryInWhichTwoFilesHaveOneDomain) {
 TEST(EnvoyManager, KeepsWhatIsInForceWhereNewFilesAreWrong) {
   TestFolder folder;
   folder.write("a.yaml", domain_of("a"));
-  const auto manager = EnvoyManager::open({folder.path()});
+  const auto manager = EnvoyManager::open({.files = {folder.path()}});
   ASSERT_TRUE(manager);
   folder.write("a.yaml", "domain: ''\n");
   EXPECT_FALSE((*manager)->reload());
@@ -61,7 +61,7 @@ TEST(EnvoyManager, KeepsWhatIsInForceWhereNewFilesAreWrong) {
 TEST(EnvoyManager, SeesFilesThatChangeOnceTheyHaveStoodStill) {
   TestFolder folder;
   folder.write("a.yaml", domain_of("a"));
-  const auto manager = EnvoyManager::open({folder.path()});
+  const auto manager = EnvoyManager::open({.files = {folder.path()}});
   EXPECT_FALSE((*manager)->changed_on_disk());
   folder.write("b.yaml", domain_of("b"));
   EXPECT_FALSE((*manager)->changed_on_disk());

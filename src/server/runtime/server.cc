@@ -278,17 +278,6 @@ Expected<std::unique_ptr<PushedRules>> open_pushed(const Config& config) {
                            log, rule_terms(config));
 }
 
-EnvoyOptions envoy_options(const EnvoyConfig& envoy) {
-  return {.merge_domains = envoy.merge_domains,
-          .consume_on_reject = envoy.consume_on_reject,
-          .shadow_mode = envoy.shadow_mode,
-          .headers = envoy.headers,
-          .limit_header = envoy.limit_header,
-          .remaining_header = envoy.remaining_header,
-          .reset_header = envoy.reset_header,
-          .request_metadata = envoy.request_metadata};
-}
-
 }  // namespace
 
 // The overrides of a server: in a file, or in Redis if the counters are there. Errors: one line.
@@ -314,7 +303,7 @@ Expected<ServerRules> ServerRules::open(const Config& config) {
     if (!manager) return Unexpected{joined(manager.error())};
     rules.manager_ = std::move(*manager);
   }
-  auto envoy = EnvoyManager::open(config.envoy.files, envoy_options(config.envoy), terms);
+  auto envoy = EnvoyManager::open(config.envoy, terms);
   if (!envoy) return Unexpected{joined(envoy.error())};
   rules.envoy_ = std::move(*envoy);
   static_cast<void>(rules.changed());

@@ -43,7 +43,8 @@ class ServiceTest : public ::testing::Test {
 
   void open(std::string_view envoy, std::string_view native = "version: 1\nrules: []\n",
             EnvoyOptions options = {}) {
-    auto manager = EnvoyManager::open({folder_.write("envoy.yaml", envoy)}, std::move(options));
+    options.files = {folder_.write("envoy.yaml", envoy)};
+    auto manager = EnvoyManager::open(std::move(options));
     ASSERT_TRUE(manager) << manager.error().front().to_string();
     envoy_ = std::move(*manager);
     auto rules = RulesManager::open({folder_.write("rules.yaml", native)}, clock_);
