@@ -27,62 +27,25 @@ namespace {
 using rules::Fields;
 using rules::Node;
 
-class Reader {
- public:
-  Reader(rules::Diagnostics& diagnostics, std::string_view file)
-      : diagnostics_(diagnostics), folder_(std::filesystem::path(file).parent_path()) {}
-
-  Config read(const Node& root);
-
- private:
-  void read_listen(const Fields& fields);
-  void check_redis(const Fields& fields);
-  void check_secret(const Fields& fields, const std::string& name, std::string_view example);
-  void check_tls(const Fields& file, const ListenAddress& listener);
-  std::vector<ClientConfig> read_clients(const Fields& section, std::string_view list,
-                                         const std::string& secret, std::string_view example);
-  void check_certificates(const Fields& file);
-
-  rules::Diagnostics& diagnostics_;
-  std::filesystem::path folder_;
-  Config config_;
-};
-
-Config Reader::read(const Node& root) {
-  const Fields file = Fields::read(root, config::file(), diagnostics_, &config_);
-  if (const Fields* listen = file.map("listen")) read_listen(*listen);
-  if (const Fields* redis = file.map("redis")) check_redis(*redis);
-  if (const std::string wrong = find_store_error(config_.store, config_.redis); !wrong.empty()) {
-    diagnostics_.add_message(file.at("store"), wrong);
-  }
-  for (const ListenAddress& listener : kListenAddresses) check_tls(file, listener);
-  config_.clients = read_clients(file, "clients", "token", "SHOP_TOKEN");
-  if (const Fields* resp = file.map("resp")) {
-    config_.resp_users = read_clients(*resp, "users", "password", "RESP_PASSWORD");
-  }
-  if (const Fields* admin = file.map("admin")) check_secret(*admin, "token", "SLUICE_TOKEN");
-  check_certificates(file);
-  return std::move(config_);
-}
-
 // Reads the listeners' addresses or takes their defaults, and compares each with those before it.
-void Reader::read_listen(const Fields& fields) {
+void read_listen(const Fields& fields, const std::filesystem::path& folder, Config& config,
+                 rules::Diagnostics& diagnostics) {
   constexpr std::string_view kUnix = "unix:";
   std::vector<std::pair<std::string_view, Address>> before;
   for (const ListenAddress& listener : kListenAddresses) {
-    std::string& text = config_.*listener.address;
+    std::string& text = config.*listener.address;
     if (const Node* node = fields.node(listener.key)) text = node->text;
     if (text.starts_with(kUnix) && text.size() > kUnix.size()) {
-      text.replace(kUnix.size(), text.npos, (folder_ / text.substr(kUnix.size())).string());
+      text.replace(kUnix.size(), text.npos, (folder / text.substr(kUnix.size())).string());
     }
     auto address = parse_address(text);
     if (!address) {
-      diagnostics_.add_message(fields.at(listener.key), address.error());
+      diagnostics.add_message(fields.at(listener.key), address.error());
       continue;
     }
     for (const auto& [other, taken] : before) {
       if (!collide(taken, *address)) continue;
-      diagnostics_.add(
+      diagnostics.add(
           fields.at(listener.key),
           "'" + std::string(listener.key) + "' has the address of '" + std::string(other) + "'",
           "expected another address for each listener");
@@ -91,98 +54,122 @@ void Reader::read_listen(const Fields& fields) {
   }
 }
 
-void Reader::check_redis(const Fields& fields) {
-  check_secret(fields, "password", "REDIS_PASSWORD");
-  check_secret(fields, "sentinel_password", "REDIS_PASSWORD");
-  const CircuitBreakerOptions& breaker = config_.redis.breaker;
-  if (breaker.open_for <= breaker.longest_open) return;
-  diagnostics_.add(fields.map("breaker")->at("open_for"),
-                   "'open_for' is longer than 'longest_open'",
-                   "expected at most 'longest_open', which is 10s by default");
-}
-
 // Checks the keys NAME_file and NAME_env of a section, of which at most one may be set. `example`
 // is the name of a variable for the error.
-void Reader::check_secret(const Fields& fields, const std::string& name, std::string_view example) {
+void check_secret(const Fields& fields, const std::string& name, std::string_view example,
+                  rules::Diagnostics& diagnostics) {
   const std::string file_key = name + "_file";
   const std::string env_key = name + "_env";
   const std::string_view variable = fields.text(env_key);
   if (variable.find_first_of("= ") != variable.npos) {
-    diagnostics_.add(
+    diagnostics.add(
         fields.at(env_key), "'" + env_key + "' is " + rules::describe(*fields.node(env_key)),
         "expected the name of an environment variable, such as " + std::string(example));
   }
   if (fields.text(file_key).empty() || variable.empty()) return;
-  diagnostics_.add(fields.at(env_key), "both '" + file_key + "' and '" + env_key + "'",
-                   "expected one of them");
+  diagnostics.add(fields.at(env_key), "both '" + file_key + "' and '" + env_key + "'",
+                  "expected one of them");
 }
 
-void Reader::check_tls(const Fields& file, const ListenAddress& listener) {
+void check_redis(const Fields& fields, const Config& config, rules::Diagnostics& diagnostics) {
+  check_secret(fields, "password", "REDIS_PASSWORD", diagnostics);
+  check_secret(fields, "sentinel_password", "REDIS_PASSWORD", diagnostics);
+  const CircuitBreakerOptions& breaker = config.redis.breaker;
+  if (breaker.open_for <= breaker.longest_open) return;
+  diagnostics.add(fields.map("breaker")->at("open_for"), "'open_for' is longer than 'longest_open'",
+                  "expected at most 'longest_open', which is 10s by default");
+}
+
+void check_tls(const Fields& file, const ListenAddress& listener, const Config& config,
+               rules::Diagnostics& diagnostics) {
   const Fields* const section = file.map(listener.key);
   const Fields* const tls = section == nullptr ? nullptr : section->map("tls");
   if (tls == nullptr) return;
-  const net::TlsFiles& files = config_.*listener.tls;
+  const net::TlsFiles& files = config.*listener.tls;
   const bool wanted = !files.key_file.empty() || !files.client_ca_file.empty();
   if (files.cert_file.empty() ? wanted : files.key_file.empty()) {
-    diagnostics_.add(section->at("tls"), "'tls' lacks a file",
-                     "expected both 'cert_file' and 'key_file'");
+    diagnostics.add(section->at("tls"), "'tls' lacks a file",
+                    "expected both 'cert_file' and 'key_file'");
   }
   if (!files.requires_client && files.client_ca_file.empty()) {
-    diagnostics_.add(tls->at("client_certificate"), "'client_certificate' without 'client_ca_file'",
-                     "expected the authorities of the certificates");
+    diagnostics.add(tls->at("client_certificate"), "'client_certificate' without 'client_ca_file'",
+                    "expected the authorities of the certificates");
   }
 }
 
 // Reads a list of clients. `secret` is "password" or "token", which the keys of its source begin
 // with.
-std::vector<ClientConfig> Reader::read_clients(const Fields& section, std::string_view list,
-                                               const std::string& secret,
-                                               std::string_view example) {
-  std::vector<ClientConfig> clients;
+std::vector<KnownClient> read_clients(const Fields& section, std::string_view list,
+                                      const std::string& secret, std::string_view example,
+                                      rules::Diagnostics& diagnostics) {
+  std::vector<KnownClient> clients;
   const Node* const items = section.node(list);
   if (items == nullptr) return clients;
   for (const Node* const node : items->items) {
-    ClientConfig client;
-    const Fields fields = Fields::read(*node, *section.key(list).map, diagnostics_, &client);
-    check_secret(fields, secret, example);
-    if (!client.secret.is_set() && client.certificate.empty()) {
+    KnownClient client;
+    const Fields fields = Fields::read(*node, *section.key(list).map, diagnostics, &client);
+    check_secret(fields, secret, example, diagnostics);
+    if (!client.source.is_set() && client.certificate.empty()) {
       std::string lacks = "neither '" + secret;
       lacks.append("_file', '").append(secret).append("_env' nor 'certificate'");
-      diagnostics_.add(fields.at(secret + "_env"), std::move(lacks), "expected one of them");
+      diagnostics.add(fields.at(secret + "_env"), std::move(lacks), "expected one of them");
     }
-    const auto check_unique = [&](std::string ClientConfig::* member, std::string_view what) {
+    const auto check_unique = [&](std::string KnownClient::* member, std::string_view what) {
       const bool twice = !(client.*member).empty() &&
                          std::any_of(clients.begin(), clients.end(), [&](const auto& other) {
                            return other.*member == client.*member;
                          });
       if (!twice) return;
-      diagnostics_.add(node->at, "two " + std::string(list) + " have the same " + std::string(what),
-                       "expected different " + std::string(what) + "s");
+      diagnostics.add(node->at, "two " + std::string(list) + " have the same " + std::string(what),
+                      "expected different " + std::string(what) + "s");
     };
-    check_unique(&ClientConfig::name, "name");
-    check_unique(&ClientConfig::certificate, "certificate");
+    check_unique(&KnownClient::name, "name");
+    check_unique(&KnownClient::certificate, "certificate");
     clients.push_back(std::move(client));
   }
   return clients;
 }
 
 // Without authorities, a listener does not ask for certificates.
-void Reader::check_certificates(const Fields& file) {
-  const auto check = [&](std::string_view list, const std::vector<ClientConfig>& clients,
-                         bool asked, std::string_view expected) {
+void check_certificates(const Fields& file, const Config& config, rules::Diagnostics& diagnostics) {
+  const auto check = [&](std::string_view list, const std::vector<KnownClient>& clients, bool asked,
+                         std::string_view expected) {
     const bool used = std::any_of(clients.begin(), clients.end(),
                                   [](const auto& client) { return !client.certificate.empty(); });
     if (!used || asked) return;
-    diagnostics_.add(file.at(list), "'certificate' of a client, but no listener asks for it",
-                     "expected " + std::string(expected));
+    diagnostics.add(file.at(list), "'certificate' of a client, but no listener asks for it",
+                    "expected " + std::string(expected));
   };
-  const bool asked = !config_.http_tls.client_ca_file.empty() ||
-                     !config_.grpc_tls.client_ca_file.empty() ||
-                     !config_.admin_tls.client_ca_file.empty();
-  check("clients", config_.clients, asked,
+  const bool asked = !config.http_tls.client_ca_file.empty() ||
+                     !config.grpc_tls.client_ca_file.empty() ||
+                     !config.admin_tls.client_ca_file.empty();
+  check("clients", config.clients, asked,
         "'tls' with 'client_ca_file' in 'http', 'grpc' or 'admin'");
-  check("resp", config_.resp_users, !config_.resp_tls.client_ca_file.empty(),
+  check("resp", config.resp_users, !config.resp_tls.client_ca_file.empty(),
         "'tls' with 'client_ca_file' in 'resp'");
+}
+
+Config read(const Node& root, const std::filesystem::path& folder,
+            rules::Diagnostics& diagnostics) {
+  Config config;
+  const Fields file = Fields::read(root, config::file(), diagnostics, &config);
+  if (const Fields* listen = file.map("listen")) read_listen(*listen, folder, config, diagnostics);
+  if (const Fields* redis = file.map("redis")) check_redis(*redis, config, diagnostics);
+  if (const std::string wrong = find_store_error(config.store, config.redis); !wrong.empty()) {
+    diagnostics.add_message(file.at("store"), wrong);
+  }
+  for (const ListenAddress& listener : kListenAddresses) {
+    check_tls(file, listener, config, diagnostics);
+  }
+  config.clients = read_clients(file, "clients", "token", "SHOP_TOKEN", diagnostics);
+  if (const Fields* resp = file.map("resp")) {
+    config.resp_users = read_clients(*resp, "users", "password", "RESP_PASSWORD", diagnostics);
+  }
+  if (const Fields* admin = file.map("admin")) {
+    check_secret(*admin, "token", "SLUICE_TOKEN", diagnostics);
+  }
+  check_certificates(file, config, diagnostics);
+  return config;
 }
 
 }  // namespace
@@ -392,9 +379,9 @@ std::vector<std::string> find_start_errors(const Config& config,
     if (!wrong.empty()) errors.push_back(wrong);
   }
   check_secret("admin", config.admin_token, read_token);
-  for (const ClientConfig& one : config.clients) check_secret("clients", one.secret, read_token);
-  for (const ClientConfig& one : config.resp_users) {
-    check_secret("resp.users", one.secret, read_password);
+  for (const KnownClient& one : config.clients) check_secret("clients", one.source, read_token);
+  for (const KnownClient& one : config.resp_users) {
+    check_secret("resp.users", one.source, read_password);
   }
   if (kind_of(config) == StoreKind::kRedis) {
     const bool first = check_secret("redis", config.redis.password, read_password);
@@ -418,7 +405,9 @@ Expected<Config, std::vector<RuleError>> parse_config(std::string_view yaml,
   rules::Diagnostics diagnostics(yaml, file);
   const rules::Document document = read_yaml(diagnostics);
   Config config;
-  if (document.root != nullptr) config = Reader(diagnostics, file).read(*document.root);
+  if (document.root != nullptr) {
+    config = read(*document.root, std::filesystem::path(file).parent_path(), diagnostics);
+  }
   if (!diagnostics.empty()) return Unexpected{diagnostics.take()};
   return config;
 }

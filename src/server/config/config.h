@@ -69,13 +69,6 @@ struct UpstreamConfig {
   std::chrono::milliseconds deadline{100};   // of the first assignment of a counter
 };
 
-struct ClientConfig {
-  std::string name;
-  Role role = Role::kCheck;
-  SecretSource secret;      // the password or the token, read at the start
-  std::string certificate;  // a name in the client's certificate; empty: none
-};
-
 // The settings of `sluice serve` from its file and its flags.
 struct Config {
   std::string found_file;  // the file, if no flag named it and it was in the current folder
@@ -105,9 +98,9 @@ struct Config {
   std::vector<std::string>
       trusted_proxies;       // addresses and CIDR networks, and "unix" for Unix sockets; checked
   SecretSource admin_token;  // a file is read again on SIGHUP
-  std::vector<ClientConfig> clients;     // of HTTP and gRPC
-  std::vector<std::string> hosts;        // names of this server for HTTP, in lower case
-  std::vector<ClientConfig> resp_users;  // none: every client may do everything
+  std::vector<KnownClient> clients;     // of HTTP and gRPC; secrets are read at the start
+  std::vector<std::string> hosts;       // names of this server for HTTP, in lower case
+  std::vector<KnownClient> resp_users;  // none: every client may do everything
   std::chrono::milliseconds resp_idle_timeout{300'000};  // between requests; 0: none
   Bounds bounds;
   std::chrono::milliseconds drain_delay{

@@ -37,9 +37,9 @@ resp:
   ASSERT_EQ(resp.resp_users.size(), 4u);
   EXPECT_EQ(resp.resp_users[0].name, "default");
   EXPECT_EQ(resp.resp_users[0].role, Role::kCheck);
-  EXPECT_EQ(resp.resp_users[0].secret.file, "/etc/sluice/secrets/resp");
+  EXPECT_EQ(resp.resp_users[0].source.file, "/etc/sluice/secrets/resp");
   EXPECT_EQ(resp.resp_users[1].role, Role::kAdmin);
-  EXPECT_EQ(resp.resp_users[1].secret.variable, "RESP_OPS");
+  EXPECT_EQ(resp.resp_users[1].source.variable, "RESP_OPS");
   EXPECT_EQ(resp.resp_users[2].role, Role::kOperate);
   EXPECT_EQ(resp.resp_users[3].role, Role::kCheck);
   EXPECT_EQ(resp.resp_idle_timeout, 7min);
@@ -82,10 +82,10 @@ http: { hosts: [Sluice.Internal, gateway] }
   const auto& clients = config->clients;
   ASSERT_EQ(clients.size(), 2u);
   EXPECT_EQ(clients[0].role, Role::kCheck);
-  EXPECT_EQ(clients[0].secret.file, "/etc/sluice/secrets/shop");
+  EXPECT_EQ(clients[0].source.file, "/etc/sluice/secrets/shop");
   EXPECT_EQ(clients[1].name, "batch");
   EXPECT_EQ(clients[1].role, Role::kOperate);
-  EXPECT_EQ(clients[1].secret.variable, "BATCH_TOKEN");
+  EXPECT_EQ(clients[1].source.variable, "BATCH_TOKEN");
   EXPECT_EQ(config->hosts, (std::vector<std::string>{"sluice.internal", "gateway"}));
 }
 

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "server/config/secret.h"
+
 namespace sluice::server {
 
 // What a client may do. Each role includes the roles before it.
@@ -28,8 +30,9 @@ constexpr std::string_view to_string(Role role) noexcept {
 struct KnownClient {
   std::string name;
   Role role = Role::kCheck;
-  std::string secret = {};       // empty: none
+  std::string secret = {};       // empty: none, or not read yet from its source
   std::string certificate = {};  // a name in it; empty: none
+  SecretSource source = {};
 };
 
 // Returns the role of the client whose certificate has one of these names, or kNobody.

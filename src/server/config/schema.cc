@@ -144,7 +144,7 @@ void set_client_certificate(void* object, const Key&, const Node& value, Diagnos
 // `check-only` is `check`.
 void set_role(void* object, const Key& key, const Node& value, Diagnostics&) {
   constexpr std::array kRoles{Role::kCheck, Role::kOperate, Role::kAdmin, Role::kCheck};
-  static_cast<ClientConfig*>(object)->role = kRoles[number_of(key, value)];
+  static_cast<KnownClient*>(object)->role = kRoles[number_of(key, value)];
 }
 
 void add_hosts(void* object, const Key&, const Node& value, Diagnostics& diagnostics) {
@@ -375,13 +375,13 @@ constexpr std::array<Key, 5> kUserKeys{
         .most = 256,
         .help = "The user name for `AUTH` and `HELLO`. `default` is the user of a client "
                 "that sends only a password.",
-        .set = kSet<&ClientConfig::name>},
+        .set = kSet<&KnownClient::name>},
     choice("role", set_role, "`check`", kRoleNames, kRoleHelp),
-    path("password_file", kPath<&ClientConfig::secret, &SecretSource::file>,
+    path("password_file", kPath<&KnownClient::source, &SecretSource::file>,
          "The file of the password, read at the start."),
-    unset_text("password_env", kSet<&ClientConfig::secret, &SecretSource::variable>, 128,
+    unset_text("password_env", kSet<&KnownClient::source, &SecretSource::variable>, 128,
                "The environment variable of the password, instead of a file."),
-    unset_text("certificate", kSet<&ClientConfig::certificate>, 1024, kCertificateHelp),
+    unset_text("certificate", kSet<&KnownClient::certificate>, 1024, kCertificateHelp),
 };
 constexpr Map kUser{"user", "each of `resp.users`", kUserKeys};
 
@@ -407,13 +407,13 @@ constexpr std::array<Key, 5> kClientKeys{
         .least = 1,
         .most = 256,
         .help = "The name of the client, for messages.",
-        .set = kSet<&ClientConfig::name>},
+        .set = kSet<&KnownClient::name>},
     choice("role", set_role, "`check`", kRoleNames, kRoleHelp),
-    path("token_file", kPath<&ClientConfig::secret, &SecretSource::file>,
+    path("token_file", kPath<&KnownClient::source, &SecretSource::file>,
          "The file of the bearer token, read at the start."),
-    unset_text("token_env", kSet<&ClientConfig::secret, &SecretSource::variable>, 128,
+    unset_text("token_env", kSet<&KnownClient::source, &SecretSource::variable>, 128,
                "The environment variable of the token, instead of a file."),
-    unset_text("certificate", kSet<&ClientConfig::certificate>, 1024, kCertificateHelp),
+    unset_text("certificate", kSet<&KnownClient::certificate>, 1024, kCertificateHelp),
 };
 constexpr Map kClient{"client", "each of `clients`", kClientKeys};
 

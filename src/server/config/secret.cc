@@ -1,10 +1,9 @@
 #include "server/config/secret.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <set>
 #include <system_error>
@@ -59,10 +58,10 @@ Expected<std::string> read_password(const SecretSource& source) {
 }
 
 Expected<std::string> read_token(const SecretSource& source) {
-  const std::string& file = source.file;
-  struct stat found{};
-  if (!file.empty() && ::stat(file.c_str(), &found) == 0 && !S_ISREG(found.st_mode)) {
-    return Unexpected{"token file " + file + " is not a regular file"};
+  std::error_code unknown;
+  const auto found = std::filesystem::status(source.file, unknown);
+  if (std::filesystem::exists(found) && !std::filesystem::is_regular_file(found)) {
+    return Unexpected{"token file " + source.file + " is not a regular file"};
   }
   auto secret = read("token", source);
   if (!secret) return Unexpected{secret.error()};
@@ -94,11 +93,13 @@ std::string find_weakness(std::string_view what, const SecretSource& source,
                           std::string_view secret) {
   constexpr std::size_t kShortest = 16;
   constexpr std::size_t kFewest = 6;
-  struct stat found{};
+  using std::filesystem::perms;
   const std::string name(what);
-  const std::string& file = source.file;
-  if (!file.empty() && ::stat(file.c_str(), &found) == 0 && (found.st_mode & S_IROTH) != 0) {
-    return "the file " + file + " of " + name + " can be read by every user; expected chmod o-r";
+  std::error_code unknown;
+  const auto found = std::filesystem::status(source.file, unknown);
+  if (std::filesystem::exists(found) && (found.permissions() & perms::others_read) != perms::none) {
+    return "the file " + source.file + " of " + name +
+           " can be read by every user; expected chmod o-r";
   }
   if (secret.size() < kShortest) return name + " is short; expected at least 16 characters";
   const std::set<char> different(secret.begin(), secret.end());

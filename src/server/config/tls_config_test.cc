@@ -73,9 +73,9 @@ resp:
                                    "f");
   ASSERT_TRUE(config.has_value()) << config.error().front().to_string();
   EXPECT_EQ(config->clients[0].certificate, "shop.internal");
-  EXPECT_FALSE(config->clients[0].secret.is_set());
+  EXPECT_FALSE(config->clients[0].source.is_set());
   EXPECT_EQ(config->clients[1].certificate, "spiffe://a/b");
-  EXPECT_EQ(config->clients[1].secret.variable, "BATCH_TOKEN");
+  EXPECT_EQ(config->clients[1].source.variable, "BATCH_TOKEN");
   EXPECT_EQ(config->resp_users[0].certificate, "ops.internal");
 }
 

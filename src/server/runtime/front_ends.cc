@@ -102,18 +102,16 @@ namespace {
 
 // Returns the clients of the key `of` with their secrets, which are `what`. Warns of weak ones.
 Expected<std::vector<KnownClient>> known_clients(
-    const std::vector<ClientConfig>& configured, std::string_view of,
+    std::vector<KnownClient> clients, std::string_view of,
     Expected<std::string> (*read)(const SecretSource& source), std::string_view what, Log& log) {
-  std::vector<KnownClient> clients;
-  for (const ClientConfig& client : configured) {
-    clients.push_back({client.name, client.role, {}, client.certificate});
-    if (!client.secret.is_set()) continue;
-    auto secret = read(client.secret);
+  for (KnownClient& client : clients) {
+    if (!client.source.is_set()) continue;
+    auto secret = read(client.source);
     if (!secret) return Unexpected{std::string(of) + ": " + secret.error()};
     const std::string named = std::string(what) + " '" + client.name + "'";
-    const std::string weakness = find_weakness(named, client.secret, *secret);
+    const std::string weakness = find_weakness(named, client.source, *secret);
     if (!weakness.empty()) log.warning(weakness);
-    clients.back().secret = *std::move(secret);
+    client.secret = *std::move(secret);
   }
   return clients;
 }
