@@ -87,7 +87,7 @@ quota: { every: 200ms, idle: 30s, ttl: 8s }
   EXPECT_EQ(config->drain_delay, 7s);
   EXPECT_EQ(config->drain_timeout, 8500ms);
   EXPECT_EQ(config->log.level, LogLevel::kWarning);
-  EXPECT_EQ(config->log.format, LogFormat::kJson);
+  EXPECT_TRUE(config->log.json);
   EXPECT_EQ(config->log.keys, LogKeys::kHash);
   EXPECT_EQ(config->log.denials_per_second, 0u);
   EXPECT_TRUE(config->log.access);

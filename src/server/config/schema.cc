@@ -476,7 +476,7 @@ constexpr Map kDrain{"drain", "`drain`", kDrainKeys};
 constexpr std::array<Key, 5> kLogKeys{
     choice("level", kSet<&LogOptions::level>, "`info`", kLevels,
            "The lowest level that Sluice logs."),
-    choice("format", kSet<&LogOptions::format>, "`text`", kFormats,
+    choice("format", kSet<&LogOptions::json>, "`text`", kFormats,
            "`text` for people, `json` for programs."),
     choice("keys", kSet<&LogOptions::keys>, "`plain`", kKeys,
            "How Sluice logs the keys of requests that are denied or near a limit, which can "

@@ -102,7 +102,7 @@ void expect_equal(const Bounds& a, const Bounds& b) {
 
 void expect_equal(const LogOptions& a, const LogOptions& b) {
   EXPECT_EQ(a.level, b.level);
-  EXPECT_EQ(a.format, b.format);
+  EXPECT_EQ(a.json, b.json);
   EXPECT_EQ(a.keys, b.keys);
   EXPECT_EQ(a.denials_per_second, b.denials_per_second);
   EXPECT_EQ(a.access, b.access);

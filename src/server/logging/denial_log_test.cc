@@ -173,7 +173,7 @@ TEST_F(Denials, LeaveOutWhatIsEmpty) {
 }
 
 TEST_F(Denials, AreOneObjectALineInJson) {
-  const auto found = lines({.format = LogFormat::kJson}, [&](DenialLog& denials) {
+  const auto found = lines({.json = true}, [&](DenialLog& denials) {
     denials.write(kRule, kUser, "a \"b\"\n\xff", kLimited);
   });
   ASSERT_EQ(found.size(), 1U);

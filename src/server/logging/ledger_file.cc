@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -265,12 +264,9 @@ void LedgerFile::report(const std::string& failure) {
              {{"why", failure}, {"lost", stats().lost}});
 }
 
-// Signals are for other threads. A file that would exceed a limit of the process makes write() fail
-// instead of raising SIGXFSZ.
+// A file that would exceed a limit of the process makes write() fail instead of raising SIGXFSZ.
 void LedgerFile::run() {
-  sigset_t all{};
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  block_signals();
   flush();
   std::unique_lock lock(mutex_);
   for (bool ends = false; !ends;) {

@@ -119,7 +119,7 @@ void Log::write_all(LogLevel level, std::string_view message,
                     std::span<const LogField> fields) noexcept {
   if (level < options_.level || level == LogLevel::kOff) return;
   try {
-    push(log_line(options_.format, date_.now(), level, message, fields));
+    push(log_line(options_.json, date_.now(), level, message, fields));
   } catch (...) {
     count_dropped();
   }
@@ -175,12 +175,16 @@ void Log::push(std::string line) {
   changed_.notify_one();
 }
 
-// Other threads handle signals. A reader that has gone makes write() fail instead of raising
-// SIGPIPE.
-void Log::run() noexcept {
+void block_signals() noexcept {
   sigset_t all{};
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
+}
+
+// A reader that has gone makes write() fail instead of raising
+// SIGPIPE.
+void Log::run() noexcept {
+  block_signals();
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [this] { return ending_ || !waiting_.empty(); });
@@ -201,7 +205,7 @@ void Log::run() noexcept {
 void Log::write_waiting(const std::string& line) {
   if (const std::uint64_t lost = dropped(); lost != reported_) {
     const LogField lines("lines", lost - reported_);
-    if (write_bytes(log_line(options_.format, date_.now(), LogLevel::kWarning, "log lines dropped",
+    if (write_bytes(log_line(options_.json, date_.now(), LogLevel::kWarning, "log lines dropped",
                              {&lines, 1}))) {
       reported_ = lost;
     }

@@ -67,12 +67,11 @@ class LineRate {
 };
 
 enum class LogLevel : std::uint8_t { kDebug, kInfo, kWarning, kError, kOff };
-enum class LogFormat : std::uint8_t { kText, kJson };
 enum class LogKeys : std::uint8_t { kPlain, kHash, kNone };  // how keys of denied requests appear
 
 struct LogOptions {
   LogLevel level = LogLevel::kInfo;
-  LogFormat format = LogFormat::kText;
+  bool json = false;  // lines for programs, not for people
   LogKeys keys = LogKeys::kPlain;
   std::uint32_t denials_per_second = 10;  // 0: none
   bool access = false;                    // write a line for every request
@@ -180,6 +179,9 @@ class Log {
   std::atomic<Instant> deadline_{Instant::max()};  // to write the last lines
   std::thread thread_;
 };
+
+// Blocks all signals in the calling thread: they are for the thread that waits for them.
+void block_signals() noexcept;
 
 // Returns a function that writes a warning with the field `why` unless `why` is empty, for code
 // that does not depend on the log. Borrows the log.

@@ -25,14 +25,13 @@ void append_number(std::string& to, Number number) {
   to.append(digits.data(), end.ptr);
 }
 
-void append_value(std::string& to, LogFormat format, const LogField::Value& value) {
+void append_value(std::string& to, bool json, const LogField::Value& value) {
   if (const auto* text = std::get_if<std::string_view>(&value)) {
     const std::size_t start = to.size();
     append_quoted(to, *text);
     // A value is plain if nothing was escaped and a reader can split the line at spaces.
     const auto written = std::string_view(to).substr(start);
-    if (format == LogFormat::kText && written.size() > 2 &&
-        written.find_first_of(" =\\") == written.npos) {
+    if (!json && written.size() > 2 && written.find_first_of(" =\\") == written.npos) {
       to.pop_back();
       to.erase(start, 1);
     }
@@ -53,9 +52,8 @@ std::string_view to_string(LogLevel level) noexcept {
 
 }  // namespace
 
-std::string log_line(LogFormat format, Instant at, LogLevel level, std::string_view message,
+std::string log_line(bool json, Instant at, LogLevel level, std::string_view message,
                      std::span<const LogField> fields) {
-  const bool json = format == LogFormat::kJson;
   std::string line;
   line.reserve(256);
   line += json ? "{\"time\":\"" : "";
@@ -69,7 +67,7 @@ std::string log_line(LogFormat format, Instant at, LogLevel level, std::string_v
     line += json ? ",\"" : " ";
     base::append_visible_json(line, field.name);
     line += json ? "\":" : "=";
-    append_value(line, format, field.value);
+    append_value(line, json, field.value);
   }
   line += json ? "}\n" : "\n";
   return line;

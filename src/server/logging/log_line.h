@@ -13,7 +13,7 @@ namespace sluice::server {
 // Formats an event as one line with its newline, valid UTF-8 for any input. Control characters and
 // characters that change the direction of text are escaped as in JSON; invalid UTF-8 becomes
 // U+FFFD. In the text format, values that are not plain are quoted.
-std::string log_line(LogFormat format, Instant at, LogLevel level, std::string_view message,
+std::string log_line(bool json, Instant at, LogLevel level, std::string_view message,
                      std::span<const LogField> fields);
 
 // Returns text as a JSON string in its quotes, escaped as in a line.

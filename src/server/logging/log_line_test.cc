@@ -18,11 +18,11 @@ const auto kAt =
     sys_days{std::chrono::year{2026} / 11 / 21} + std::chrono::seconds{3723} + milliseconds{456};
 
 std::string text(std::string_view message, const std::vector<LogField>& fields = {}) {
-  return log_line(LogFormat::kText, kAt, LogLevel::kInfo, message, fields);
+  return log_line(false, kAt, LogLevel::kInfo, message, fields);
 }
 
 std::string json(std::string_view message, const std::vector<LogField>& fields = {}) {
-  return log_line(LogFormat::kJson, kAt, LogLevel::kInfo, message, fields);
+  return log_line(true, kAt, LogLevel::kInfo, message, fields);
 }
 
 // Returns the value as the text format writes it.
@@ -45,16 +45,15 @@ TEST(LogLine, IsOneObjectInJson) {
 }
 
 TEST(LogLine, TellsEachLevel) {
-  const auto line = [](LogLevel level) { return log_line(LogFormat::kText, kAt, level, "m", {}); };
+  const auto line = [](LogLevel level) { return log_line(false, kAt, level, "m", {}); };
   EXPECT_EQ(line(LogLevel::kDebug), "2026-11-21T01:02:03.456Z debug m\n");
   EXPECT_EQ(line(LogLevel::kWarning), "2026-11-21T01:02:03.456Z warning m\n");
   EXPECT_EQ(line(LogLevel::kError), "2026-11-21T01:02:03.456Z error m\n");
 }
 
 TEST(LogLine, RoundsTimesDownAlsoBefore1970) {
-  const auto line =
-      log_line(LogFormat::kText, std::chrono::sys_time<milliseconds>{milliseconds{-1}},
-               LogLevel::kInfo, "m", {});
+  const auto line = log_line(false, std::chrono::sys_time<milliseconds>{milliseconds{-1}},
+                             LogLevel::kInfo, "m", {});
   EXPECT_EQ(line, "1969-12-31T23:59:59.999Z info m\n");
 }
 

@@ -65,7 +65,7 @@ TEST(Log, IsSilentWhenItIsOff) {
 TEST(Log, WritesJson) {
   TestingPipe pipe;
   {
-    Log({.format = LogFormat::kJson}, pipe.writing()).info("m", {{"k", "v"}});
+    Log({.json = true}, pipe.writing()).info("m", {{"k", "v"}});
   }
   const auto lines = pipe.lines();
   ASSERT_EQ(lines.size(), 1U);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <system_error>
@@ -136,12 +135,9 @@ void TrafficLog::drain() {
   }
 }
 
-// Signals are for other threads. A file that would exceed a limit of the process makes write() fail
-// instead of raising SIGXFSZ.
+// A file that would exceed a limit of the process makes write() fail instead of raising SIGXFSZ.
 void TrafficLog::run() {
-  sigset_t all{};
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  block_signals();
   std::unique_lock lock(mutex_);
   while (!stop_.wait_for(lock, kBetweenWrites, [this] { return is_stopped_; })) {
     lock.unlock();

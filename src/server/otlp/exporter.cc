@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <bit>
 #include <cctype>
-#include <csignal>
 #include <new>
 #include <random>
 #include <utility>
@@ -425,11 +424,8 @@ void OtlpExporter::stop() {
   thread_.join();
 }
 
-// Signals are for other threads.
 void OtlpExporter::run() {
-  sigset_t all{};
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  block_signals();
   std::unique_lock lock(mutex_);
   while (!stop_.wait_for(lock, kBetweenSends, [this] { return is_stopped_; })) {
     lock.unlock();

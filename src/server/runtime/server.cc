@@ -420,14 +420,6 @@ bool has_no_effect(int signal) {
          std::find(kWithoutEffect.begin(), kWithoutEffect.end(), signal) != kWithoutEffect.end();
 }
 
-// A signal that arrives from here on does not end the process with the signal's status, when nobody
-// waits for signals any more. Only the calling thread may be left by then.
-void block_signals() {
-  sigset_t all;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, nullptr);
-}
-
 class Server {
  public:
   Server(const Config& config, ServerRules rules, std::unique_ptr<ServerOverrides> overrides,
@@ -467,7 +459,7 @@ class Server {
 
   const net::LoopClock& clock_ = net::LoopClock::system();
   boost::asio::io_context main_{1};
-  // Destroyed after every member that has a thread; see block_signals().
+  // Destroyed after every member that has a thread; see the end of run().
   boost::asio::signal_set signals_{main_};
   const Config config_;
   Log log_;
@@ -757,6 +749,8 @@ bool Server::run() {
   const bool counters = stores_->end_files();
   handover_.finish();  // a successor that waits for the counters
   if (otlp_) otlp_->stop();
+  // From here on, a signal does not end the process with the signal's status, when nobody waits for
+  // signals any more. Only the calling thread may be left by then.
   block_signals();
   return overrides && counters;
 }

@@ -3,29 +3,16 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <memory>
 #include <new>
 #include <string>
 #include <utility>
 
+#include "server/logging/log.h"
 #include "server/net/fiber.h"
 #include "server/protocol/http/problem.h"
 
 namespace sluice::server {
-namespace {
-
-// Signals are for other threads. The priority of a thread is that of its nice value in Linux.
-void become_a_worker() {
-  constexpr int kNice = 10;
-  sigset_t all{};
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, nullptr);
-  static_cast<void>(setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNice));
-}
-
-}  // namespace
-
 MetricsWorker::MetricsWorker(const metrics::Registry& registry)
     : registry_(registry), thread_([this] { run(); }) {}
 
@@ -61,8 +48,11 @@ std::shared_ptr<const std::string> MetricsWorker::text(net::FiberSleeps& sleeps)
   return woken ? std::move(waiter->text) : std::make_shared<const std::string>(registry_.text());
 }
 
+// The priority of a thread is that of its nice value in Linux.
 void MetricsWorker::run() {
-  become_a_worker();
+  constexpr int kNice = 10;
+  block_signals();
+  static_cast<void>(setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNice));
   std::vector<std::shared_ptr<Waiter>> served;
   for (std::unique_lock lock(mutex_);;) {
     wake_.wait(lock, [this] { return is_stopped_ || !waiters_.empty(); });
