@@ -395,8 +395,7 @@ std::optional<std::uint64_t> number_from(std::string_view text, const Parameter&
 std::string find_wrong_value(const Call& call) {
   for (const Parameter& parameter : call.route.parameters) {
     if (parameter.words.empty() && parameter.most == 0) continue;
-    Buffers buffers;
-    const auto given = base::find_query(call.query, parameter.name, buffers);
+    const auto given = call.parameter(parameter.name);
     if (!given || http::has_word(parameter.words, *given) || number_from(*given, parameter)) {
       continue;
     }
@@ -493,15 +492,16 @@ std::vector<http::Route> AdminEndpoint::routes() {
 
 namespace pages {
 
-std::optional<std::string_view> Call::parameter(std::string_view of, Buffers& buffers) const {
+std::optional<std::string> Call::parameter(std::string_view of) const {
   assert(std::any_of(route.parameters.begin(), route.parameters.end(),
                      [&](const http::Parameter& known) { return known.name == of; }));
-  return base::find_query(query, of, buffers);
+  Buffers buffers;
+  const auto found = base::find_query(query, of, buffers);
+  return found ? std::optional(std::string(*found)) : std::nullopt;
 }
 
 std::uint64_t Call::number(std::string_view of, std::uint64_t otherwise) const {
-  Buffers buffers;
-  if (const auto given = parameter(of, buffers)) {
+  if (const auto given = parameter(of)) {
     std::from_chars(given->data(), given->data() + given->size(), otherwise);
   }
   return otherwise;

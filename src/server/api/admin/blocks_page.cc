@@ -29,9 +29,8 @@ Expected<Duration> time_until(std::string_view text, Instant now) {
 // Returns how long a key is to be blocked. If that is wrong, writes the reason into the answer and
 // returns nothing.
 std::optional<Duration> find_length(const Call& call, Instant now) {
-  Buffers buffers, until_buffers;
-  const auto text = call.parameter("for", buffers);
-  const auto until = call.parameter("until", until_buffers);
+  const auto text = call.parameter("for");
+  const auto until = call.parameter("until");
   if (text.has_value() == until.has_value()) {
     return refuse(call, 400,
                   "expected one of 'for' and 'until': how long to block, such as "
@@ -170,8 +169,7 @@ void list_blocks(const Call& call) {
 }  // namespace
 
 void show_blocks(const Call& call) {
-  Buffers buffers;
-  if (!call.parameter("rule", buffers)) return list_blocks(call);
+  if (!call.parameter("rule")) return list_blocks(call);
   if (const auto chosen = Selection::of(call)) {
     answer_blocks(call, *chosen, {}, [](const KeyBlock&) { return true; });
   }

@@ -246,11 +246,10 @@ void write_limit_facts(JsonWriter& json, const Rule& rule, const RuleLimit& limi
 void show_history(const Call& call) {
   LiveEvents* const events = call.admin.events;
   if (events == nullptr) return answer(call, 404, "this server keeps no history");
-  Buffers buffers;
-  const std::string range(call.parameter("range", buffers).value_or("10m"));
+  const std::string range = call.parameter("range").value_or("10m");
   const RuleSet rules = call.admin.rules.current();
   const Rule* rule = nullptr;
-  if (const auto name = call.parameter("rule", buffers)) {
+  if (const auto name = call.parameter("rule")) {
     rule = rules.find(*name);
     if (rule == nullptr) {
       return answer(call, 404,

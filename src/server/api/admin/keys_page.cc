@@ -23,16 +23,15 @@ using insight::TopKeysQuery;
 // Returns nothing after answering that there is no such rule or limit.
 std::optional<TopKeysQuery> read_query(const Call& call, const RuleSet& rules) {
   TopKeysQuery out;
-  Buffers buffers;
-  if (const auto by = call.parameter("by", buffers)) {
+  if (const auto by = call.parameter("by")) {
     if (const auto read = insight::read_top_by(*by)) out.by = *read;
   }
-  if (const auto over = call.parameter("over", buffers)) {
+  if (const auto over = call.parameter("over")) {
     if (const auto read = insight::read_span(*over)) out.over = *read;
   }
   out.most = call.number("count", out.most);
-  const auto rule_name = call.parameter("rule", buffers);
-  const auto limit = call.parameter("limit", buffers);
+  const auto rule_name = call.parameter("rule");
+  const auto limit = call.parameter("limit");
   if (limit) out.limit = *limit;
   if (!rule_name) {
     if (limit) return refuse(call, 400, "'limit' needs a rule; expected rule=NAME too");

@@ -243,10 +243,7 @@ void answer_wrong(const Call& call, std::uint64_t number, const rules::OverrideE
   answer(call.response, {400, error.what}, members);
 }
 
-bool has_flag(const Call& call, std::string_view name) {
-  Buffers buffers;
-  return call.parameter(name, buffers) == "true";
-}
+bool has_flag(const Call& call, std::string_view name) { return call.parameter(name) == "true"; }
 
 }  // namespace
 
@@ -440,9 +437,8 @@ Overrides::Page list_lost(const Call& call, std::size_t most) {
   OverridesLost* const lost = call.admin.lost;
   if (lost == nullptr) return page;
   lost->update(*call.overrides(), SystemClock().now());
-  Buffers buffers;
   std::string marked = "|";
-  if (const auto name = call.parameter("rule", buffers)) {
+  if (const auto name = call.parameter("rule")) {
     rules::append_name(marked, *name);
     marked += '|';
   }
@@ -456,8 +452,7 @@ Overrides::Page list_lost(const Call& call, std::size_t most) {
 // Lists overrides of the rule in the query, or of all rules. Answers that there is no such rule and
 // that it has no overrides, and returns nothing.
 std::optional<Overrides::Page> list(const Call& call, std::uint64_t from, std::size_t most) {
-  Buffers buffers;
-  const auto name = call.parameter("rule", buffers);
+  const auto name = call.parameter("rule");
   if (!name) return call.overrides()->list(from, most);
   std::string marked = "|";
   rules::append_name(marked, *name);
@@ -470,7 +465,7 @@ std::optional<Overrides::Page> list(const Call& call, std::uint64_t from, std::s
   }
   Overrides::Page page = list_unknown(*call.overrides(), from, most, marked);
   if (from > 0 || !page.entries.empty()) return page;
-  return refuse(call, 404, "there is no rule '" + std::string(*name) + "', and no override of it");
+  return refuse(call, 404, "there is no rule '" + *name + "', and no override of it");
 }
 
 }  // namespace
@@ -508,8 +503,7 @@ void list_overrides(const Call& call) {
 
 void remove_counter(const Call& call) {
   if (lacks_overrides(call)) return;
-  Buffers buffers;
-  const auto counter = call.parameter("counter", buffers);
+  const auto counter = call.parameter("counter");
   if (!counter) {
     return answer(call, 400,
                   "the counter is missing; expected ?counter=COUNTER, as GET "
@@ -518,7 +512,7 @@ void remove_counter(const Call& call) {
   const auto key = rules::parse_counter_key(*counter);
   if (!key) return answer(call, 400, key.error());
   const bool is_there = call.overrides()->find(*counter).has_value();
-  remove(call, is_there ? std::string(*counter) : key->text());
+  remove(call, is_there ? *counter : key->text());
 }
 
 void show_override(const Call& call) {

@@ -29,7 +29,7 @@ struct Call {
   std::string_view name = {};  // the rest of the path, if the route has parameters in it
 
   // Returns the value of a parameter of the query, which must be one of the route's.
-  std::optional<std::string_view> parameter(std::string_view of, Buffers& buffers) const;
+  std::optional<std::string> parameter(std::string_view of) const;
   // Returns the number of such a parameter, which is in its range, or another one without it.
   std::uint64_t number(std::string_view of, std::uint64_t otherwise) const;
 

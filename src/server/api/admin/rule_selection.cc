@@ -13,9 +13,8 @@ namespace sluice::server::pages {
 using base::in_quotes;
 
 std::optional<Selection> Selection::of(const Call& call) {
-  Buffers buffers;
   Selection chosen{call.admin.rules.current()};
-  const auto name = call.parameter("rule", buffers);
+  const auto name = call.parameter("rule");
   if (!name) {
     return refuse(call, 400,
                   "the rule is missing; expected ?rule=NAME and the attributes of a "
@@ -23,7 +22,7 @@ std::optional<Selection> Selection::of(const Call& call) {
   }
   chosen.rule_ = find_rule(call, chosen.rules_, *name);
   if (chosen.rule_ == nullptr) return std::nullopt;
-  if (const auto limit = call.parameter("limit", buffers)) chosen.limit_ = *limit;
+  chosen.limit_ = call.parameter("limit");
   if (!chosen.find_counters(call)) return std::nullopt;
   return chosen;
 }

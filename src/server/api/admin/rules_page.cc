@@ -358,8 +358,7 @@ struct Subject {
 
 // Reads who asked: `by` of the query. Returns false after answering that it is no name.
 bool read_who(const Call& call, Subject& subject) {
-  Buffers buffers;
-  const auto name = call.parameter("by", buffers);
+  const auto name = call.parameter("by");
   if (!name) return true;
   subject.who = *name;
   const std::string wrong = find_wrong_by(subject.who);
@@ -762,10 +761,9 @@ void write_past(JsonWriter& json, const PastRules& past) {
 }  // namespace
 
 void show_rules_history(const Call& call) {
-  Buffers buffers;
   JsonWriter json;
   json.begin_object();
-  if (const auto version = call.parameter("version", buffers)) {
+  if (const auto version = call.parameter("version")) {
     const auto past = find_past(call, *version);
     if (!past) return;
     write_past(json, *past);
@@ -785,8 +783,7 @@ void show_rules_history(const Call& call) {
 }
 
 void roll_back_rules(const Call& call) {
-  Buffers buffers;
-  const auto version = call.parameter("version", buffers);
+  const auto version = call.parameter("version");
   if (!version) {
     return answer(call, 400,
                   "'version' is missing; expected ?version=N with a version of GET "
@@ -794,7 +791,6 @@ void roll_back_rules(const Call& call) {
   }
   const auto past = find_past(call, *version);
   if (!past) return;
-  const std::string name(*version);
   const auto change = [&](const ActiveRules&) -> std::optional<Effect> {
     return Effect{*past->texts, past->texts->front().name};
   };
@@ -804,7 +800,7 @@ void roll_back_rules(const Call& call) {
       call.admin.push && push != past->by.npos
           ? " of a server, " + past->by.substr(push, past->by.find(' ', push + 5) - push)
           : "";
-  change_texts(call, {"version", name, "rollback to version " + name + of}, change);
+  change_texts(call, {"version", *version, "rollback to version " + *version + of}, change);
 }
 
 namespace {
@@ -857,8 +853,7 @@ bool refuses_type(const Call& call) {
 
 // A PUT replaces all rules. If they are in several files, the request must say so.
 bool refuses_file(const Call& call) {
-  Buffers buffers;
-  const auto file = call.parameter("file", buffers);
+  const auto file = call.parameter("file");
   if (file == "*") return false;
   if (file) {
     answer(call, 400,
@@ -877,14 +872,13 @@ bool refuses_file(const Call& call) {
 
 void show_rules(const Call& call) {
   const ActiveRules rules = call.admin.rules.active();
-  Buffers buffers;
-  const auto name = call.parameter("file", buffers);
+  const auto name = call.parameter("file");
   const RulesText* const text = name                       ? find_text(*rules.texts, *name)
                                 : rules.texts->size() == 1 ? &rules.texts->front()
                                                            : nullptr;
   if (name && text == nullptr) {
     return answer(call, 404,
-                  "the active rules have no single file '" + std::string(*name) +
+                  "the active rules have no single file '" + *name +
                       "'; GET /v1/status lists their files as sources");
   }
   add_version(rules, call.response);
@@ -901,8 +895,7 @@ void replace_rules(const Call& call) {
     if (!meets_condition(call, now)) return answer_other_version(call);
     expected = now.version;
   }
-  Buffers buffers;
-  if (call.parameter("strict", buffers) == "true") {
+  if (call.parameter("strict") == "true") {
     const auto rules = call.admin.rules.validate(std::string(call.request.body), "PUT /v1/rules");
     if (rules && !rules->warnings().empty()) {
       const auto warnings = rules->warnings();

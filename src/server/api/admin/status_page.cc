@@ -248,8 +248,7 @@ void show_status(const Call& call) {
   if (call.overrides() != nullptr && call.overrides()->size() > 0) {
     json.member("overrides", std::uint64_t{call.overrides()->size()});
   }
-  Buffers buffers;
-  if (call.parameter("limits", buffers) == "true") write_limits(json, active);
+  if (call.parameter("limits") == "true") write_limits(json, active);
   answer(call.response, 200, json.end_object());
 }
 

@@ -26,7 +26,7 @@ constexpr std::size_t kMostSpenders = 100'000;
 // What a request asks for.
 struct Wanted {
   std::optional<std::string> rule, limit;
-  std::optional<Instant> from, to;
+  std::optional<Instant> from = {}, to = {};
 
   bool is_of(const LedgerLine& line) const {
     return (!rule || line.rule == *rule) && (!limit || line.limit == *limit);
@@ -43,27 +43,22 @@ struct Wanted {
 // Reads an instant or a day of UTC into `out`. If it is neither, writes that into the answer, and
 // returns false.
 bool read_bound(const Call& call, std::string_view name, std::optional<Instant>& out) {
-  Buffers buffers;
-  const auto given = call.parameter(name, buffers);
+  const auto given = call.parameter(name);
   if (!given) return true;
-  const std::string text(*given);
-  out = base::parse_rfc3339(text.size() == 10 ? text + "T00:00:00Z" : text);
+  out = base::parse_rfc3339(given->size() == 10 ? *given + "T00:00:00Z" : *given);
   if (out) return true;
   answer(call, 400,
-         in_quotes(name) + " is " + in_quotes(text) +
+         in_quotes(name) + " is " + in_quotes(*given) +
              "; expected an instant such as 2026-11-01T12:00:00Z, or a day "
              "such as 2026-11-01");
   return false;
 }
 
 std::optional<Wanted> wanted_in(const Call& call) {
-  Wanted wanted;
+  Wanted wanted{.rule = call.parameter("rule"), .limit = call.parameter("limit")};
   if (!read_bound(call, "from", wanted.from) || !read_bound(call, "to", wanted.to)) {
     return std::nullopt;
   }
-  Buffers buffers;
-  if (const auto rule = call.parameter("rule", buffers)) wanted.rule = *rule;
-  if (const auto limit = call.parameter("limit", buffers)) wanted.limit = *limit;
   return wanted;
 }
 
