@@ -215,6 +215,7 @@ class FailurePolicyStore final : public Store {
 
  private:
   friend class AsyncFailurePolicyStore;
+  // A request that has passed the breaker.
   class Request;
 
   // Only answers for a store, and asks none.

@@ -76,6 +76,20 @@ TEST(RedisStoreThreads, AdmitExactlyTheLimitOfOneKey) {
   EXPECT_EQ(store->stats().errors + store->stats().timeouts, 0u);
 }
 
+// More than the store wakes one by one: some share a place, and wake for each other's answers.
+TEST(RedisStoreThreads, GetAnAnswerEachIfTheyAreMany) {
+  RedisServer server;
+  const auto store = open_ready(patient(server.url()));
+  Limiter limiter(*store);
+  const Limit limit = sluice::fixed_window(1000).per(1h);
+  std::atomic<int> admitted = 0;
+  run_threads(600, [&](int) {
+    for (int i = 0; i < 3; ++i) admitted += limiter.try_acquire("key", limit).allowed() ? 1 : 0;
+  });
+  EXPECT_EQ(admitted, 1000);
+  EXPECT_EQ(store->stats().requests, 1800u);
+}
+
 TEST(RedisStoreThreads, AdmitExactlyTheLimitOfEachOfManyKeys) {
   RedisServer server;
   const auto store = open_ready(patient(server.url()));
