@@ -370,13 +370,4 @@ std::vector<TopLimit> TopKeys::top(const TopKeysQuery& query) const {
 
 Duration TopKeys::covered(Span span) const { return KeyHistory::covered(span, running()); }
 
-std::size_t TopKeys::history_bytes() const {
-  const std::lock_guard lock(mutex_);
-  std::size_t bytes = 0;
-  for (const auto& [names, history] : limits_) {
-    for (const KeyHistory& one : history) bytes += one.bytes();
-  }
-  return bytes;
-}
-
 }  // namespace sluice::insight

@@ -179,8 +179,6 @@ class TopKeys {
   std::vector<TopLimit> top(const TopKeysQuery& query) const;
   // Returns how much of that time the counts cover: 5/6 to all of it, less after the start.
   Duration covered(Span span) const;
-  // Returns the memory of the history of all limits.
-  std::size_t history_bytes() const;
 
  private:
   friend class KeyRecorder;
