@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,6 +42,17 @@ TEST_F(Permits, AreReleasedOnceByTheirDestructor) {
     EXPECT_EQ(left("exports", kTwo), 1u);
   }
   EXPECT_EQ(left("exports", kTwo), 2u);
+}
+
+TEST_F(Permits, HaveOneAnswerForEachCharge) {
+  Permit permit = limiter_.hold("exports", kTwo);
+  const Permit moved = std::move(permit);
+  ASSERT_EQ(moved.each().size(), 1u);
+  EXPECT_EQ(moved.each().front(), moved.decision());
+  const Permit bucket = limiter_.hold("exports", kBucket);
+  ASSERT_EQ(bucket.each().size(), 1u);
+  EXPECT_EQ(bucket.each().front().reason, Reason::kInvalid);
+  EXPECT_TRUE(limiter_.hold(std::span<const Charge>()).each().empty());
 }
 
 TEST_F(Permits, AssignedAreReleased) {

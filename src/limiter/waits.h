@@ -163,7 +163,7 @@ Decision acquire(const Store& store, WaitingThread& call, Instant deadline) noex
 void released(const Store& store, std::span<const Charge> charges) noexcept;
 
 // A permit with its counters, in one piece of memory: this header, the charges of `concurrency`
-// limits, room for as many answers as the request has charges, and the bytes of keys and tags.
+// limits, room for the answers to the charges if there are several, and the bytes of keys and tags.
 struct HeldPermit {
   PermitId id;
   bool is_live = false;
