@@ -170,6 +170,18 @@ boost::json::object AdminClient::ask_json(std::string_view method, std::string_v
   return *std::move(json);
 }
 
+std::vector<const boost::json::object*> AdminClient::objects_in(const boost::json::object& json,
+                                                                std::string_view name) const {
+  std::vector<const boost::json::object*> objects;
+  const auto* const list = json.if_contains(name);
+  if (list == nullptr || !list->is_array()) throw Failed(strange());
+  for (const boost::json::value& one : list->as_array()) {
+    if (!one.is_object()) throw Failed(strange());
+    objects.push_back(&one.as_object());
+  }
+  return objects;
+}
+
 std::shared_ptr<AdminFlags> add_admin_flags(Command command, bool has_config,
                                             std::vector<std::string>* servers) {
   auto flags = std::make_shared<AdminFlags>();

@@ -51,6 +51,9 @@ class AdminClient {
   // Throws Failed too if the answer is a refusal, or not a JSON object.
   boost::json::object ask_json(std::string_view method, std::string_view target,
                                std::string body = {}, std::string_view if_match = {});
+  // Returns the objects of a list in an answer, which must have it. Throws Failed: strange().
+  std::vector<const boost::json::object*> objects_in(const boost::json::object& json,
+                                                     std::string_view name) const;
   // The error of a refusal: "WHAT; EXPECTED".
   std::string refusal(const Answer& answer) const;
   const std::string& address() const noexcept { return shown_; }

@@ -131,6 +131,10 @@ std::string shell_word(std::string_view word) {
   return out + "'";
 }
 
+std::string option_text(std::string_view name, std::string_view value) {
+  return value.empty() ? "" : " " + std::string(name) + " " + shell_word(value);
+}
+
 bool is_address(std::string_view word) {
   const std::size_t colon = word.rfind(':');
   if (colon == word.npos || colon == 0 || word.find_first_of("/=") != word.npos) return false;

@@ -81,6 +81,8 @@ class Command {
 
 // Returns the word as a shell reads it, in quotes if it needs them.
 std::string shell_word(std::string_view word);
+// Returns " --admin 10.0.0.1:6070" for a shell; nothing without a value.
+std::string option_text(std::string_view name, std::string_view value);
 
 // Whether the word is HOST:PORT.
 bool is_address(std::string_view word);

@@ -38,20 +38,18 @@ bool for_each_block(AdminClient& client, const std::string& rule,
 // Formats a duration in its two largest units: "23h 59m", "1s 200ms".
 std::string in_two_units(std::int64_t ms);
 
-// The formats of files of overrides (docs/keys.md).
-enum class OverrideFormat : std::uint8_t { kJsonLines, kCsv };
-
 // Some lines of a file, as the body of POST /v1/overrides.
 struct OverridePart {
   std::string body;                  // one JSON object a line
   std::vector<std::uint32_t> lines;  // the line of the file for each line of the body
 };
 
-// Reads a file of at most as many overrides as a server can have. `file` is its name for errors.
+// Reads a file of at most as many overrides as a server can have, which is CSV or has JSON lines
+// (docs/keys.md). `file` is its name for errors.
 // Errors: "FILE:LINE: WHAT; EXPECTED"; a file without overrides. Cost: keeps the whole file in
 // memory.
 Expected<std::vector<OverridePart>> read_override_lines(std::istream& in, const std::string& file,
-                                                        OverrideFormat format,
+                                                        bool is_csv,
                                                         std::size_t part_bytes = 256U << 10);
 
 // Returns "; did you mean 'limit'?" if a column of a CSV file has a similar name, else "".

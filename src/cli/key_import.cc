@@ -103,11 +103,10 @@ struct Totals {
 };
 
 std::vector<OverridePart> read_parts(const ImportFlags& flags) {
-  const auto format = flags.is_csv() ? OverrideFormat::kCsv : OverrideFormat::kJsonLines;
   std::ifstream file;
   if (flags.file != "-") file.open(flags.file, std::ios::binary);
   if (!file) throw Failed(flags.file + ": cannot be read; expected a file, or -");
-  auto parts = read_override_lines(flags.file == "-" ? std::cin : file, flags.file, format);
+  auto parts = read_override_lines(flags.file == "-" ? std::cin : file, flags.file, flags.is_csv());
   if (!parts) throw Failed(parts.error());
   return *std::move(parts);
 }
@@ -315,10 +314,6 @@ constexpr std::size_t kExported = 8;  // this many of them are in an export
 // Begins the name of an attribute that has the name of a column.
 constexpr std::string_view kMark = "attribute.";
 
-struct Wrong {
-  std::string message;
-};
-
 Cells cells_of(std::string_view line) {
   Cells cells;
   base::CsvFields fields(line);
@@ -328,10 +323,10 @@ Cells cells_of(std::string_view line) {
   switch (fields.fault()) {
     case base::CsvFault::kNone: return cells;
     case base::CsvFault::kOpenQuote:
-      throw Wrong{"a quote is not closed; expected \" at the end of the field"};
+      throw Failed("a quote is not closed; expected \" at the end of the field");
     case base::CsvFault::kTextAfterQuote: break;
   }
-  throw Wrong{"text follows a closed quote; expected a comma, or \"\" for a quote"};
+  throw Failed("text follows a closed quote; expected a comma, or \"\" for a quote");
 }
 
 bool is_column(std::string_view name) {
@@ -352,14 +347,14 @@ void check_header(const Cells& names) {
     return std::find(names.begin(), names.end(), name) != names.end();
   };
   if (!has("counter") && !(has("rule") && has("limit_name"))) {
-    throw Wrong{
+    throw Failed(
         "the first line names no counter; expected the column counter, or the columns rule, "
-        "limit_name and those of attributes"};
+        "limit_name and those of attributes");
   }
   for (auto name = names.begin(); name != names.end(); ++name) {
-    if (name->empty()) throw Wrong{"a column has no name; expected one in the first line"};
+    if (name->empty()) throw Failed("a column has no name; expected one in the first line");
     if (std::any_of(names.begin(), name, [&](const auto& one) { return is_same(one, *name); })) {
-      throw Wrong{"the column " + in_quotes(*name) + " is there twice; expected it once"};
+      throw Failed("the column " + in_quotes(*name) + " is there twice; expected it once");
     }
   }
 }
@@ -369,8 +364,8 @@ std::uint64_t number_of(const std::string& column, const std::string& cell) {
   const char* end = cell.data() + cell.size();
   const auto read = std::from_chars(cell.data(), end, number);
   if (read.ec == std::errc{} && read.ptr == end) return number;
-  throw Wrong{in_quotes(column) + " is " + in_quotes(cell) +
-              "; expected a whole number from 0 to 9007199254740991"};
+  throw Failed(in_quotes(column) + " is " + in_quotes(cell) +
+               "; expected a whole number from 0 to 9007199254740991");
 }
 
 void write_cell(const std::string& column, const std::string& cell, base::JsonWriter& json) {
@@ -381,14 +376,15 @@ void write_cell(const std::string& column, const std::string& cell, base::JsonWr
   } else if (cell == "true") {
     json.member(column, true);
   } else if (cell != "false") {
-    throw Wrong{in_quotes(column) + " is " + in_quotes(cell) + "; expected true, false or nothing"};
+    throw Failed(in_quotes(column) + " is " + in_quotes(cell) +
+                 "; expected true, false or nothing");
   }
 }
 
 std::string json_of(const Cells& names, const Cells& cells) {
   if (cells.size() != names.size()) {
-    throw Wrong{"the line has " + std::to_string(cells.size()) + " fields; expected " +
-                std::to_string(names.size()) + " as in the first line"};
+    throw Failed("the line has " + std::to_string(cells.size()) + " fields; expected " +
+                 std::to_string(names.size()) + " as in the first line");
   }
   base::JsonWriter json;
   json.begin_object();
@@ -396,7 +392,7 @@ std::string json_of(const Cells& names, const Cells& cells) {
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (cells[i].empty()) continue;
     if (base::as_utf8(cells[i]) != cells[i]) {
-      throw Wrong{in_quotes(names[i]) + " is not UTF-8; expected UTF-8"};
+      throw Failed(in_quotes(names[i]) + " is not UTF-8; expected UTF-8");
     }
     if (is_column(names[i])) {
       write_cell(names[i], cells[i], json);
@@ -417,8 +413,7 @@ std::string json_of(const Cells& names, const Cells& cells) {
 // Reads the lines of a file into parts.
 class Reader {
  public:
-  Reader(OverrideFormat format, std::size_t part_bytes)
-      : is_csv_(format == OverrideFormat::kCsv), part_bytes_(part_bytes) {}
+  Reader(bool is_csv, std::size_t part_bytes) : is_csv_(is_csv), part_bytes_(part_bytes) {}
 
   void take(std::string_view line) {
     constexpr std::string_view kByteOrder = "\xEF\xBB\xBF";
@@ -426,8 +421,8 @@ class Reader {
     if (line.ends_with('\r')) line.remove_suffix(1);
     if (line.empty()) return;
     if (line.size() > kLongestLine) {
-      throw Wrong{"the line has " + std::to_string(line.size()) + " bytes; expected at most " +
-                  std::to_string(kLongestLine)};
+      throw Failed("the line has " + std::to_string(line.size()) + " bytes; expected at most " +
+                   std::to_string(kLongestLine));
     }
     if (!is_csv_) return add(line);
     Cells cells = cells_of(line);
@@ -441,8 +436,8 @@ class Reader {
  private:
   void add(std::string_view json) {
     if (++count_ > Overrides::kDefaultMost) {
-      throw Wrong{"more overrides than a server can have; expected at most " +
-                  std::to_string(Overrides::kDefaultMost)};
+      throw Failed("more overrides than a server can have; expected at most " +
+                   std::to_string(Overrides::kDefaultMost));
     }
     if (parts_.empty() || parts_.back().body.size() + json.size() >= part_bytes_) {
       parts_.emplace_back();
@@ -462,13 +457,12 @@ class Reader {
 }  // namespace
 
 Expected<std::vector<OverridePart>> read_override_lines(std::istream& in, const std::string& file,
-                                                        OverrideFormat format,
-                                                        std::size_t part_bytes) {
-  Reader reader(format, part_bytes);
+                                                        bool is_csv, std::size_t part_bytes) {
+  Reader reader(is_csv, part_bytes);
   try {
     for (std::string line; std::getline(in, line);) reader.take(line);
-  } catch (const Wrong& wrong) {
-    return Unexpected{file + ":" + std::to_string(reader.number()) + ": " + wrong.message};
+  } catch (const Failed& wrong) {
+    return Unexpected{file + ":" + std::to_string(reader.number()) + ": " + wrong.what()};
   }
   if (in.bad()) return Unexpected{file + ": cannot be read"};
   auto parts = std::move(reader).parts();
@@ -504,14 +498,10 @@ void for_each_override(AdminClient& client, const std::string& rule,
   std::string cursor = "0";
   while (!cursor.empty()) {
     const boost::json::object page = client.ask_json("GET", target + cursor);
-    const auto* list = page.if_contains("overrides");
     const auto* next = page.if_contains("next");
-    if (list == nullptr || !list->is_array() || (next != nullptr && !next->is_string())) {
-      throw Failed(client.strange());
-    }
-    for (const boost::json::value& one : list->as_array()) {
-      if (!one.is_object()) throw Failed(client.strange());
-      if (!take(one.as_object())) return;
+    if (next != nullptr && !next->is_string()) throw Failed(client.strange());
+    for (const boost::json::object* one : client.objects_in(page, "overrides")) {
+      if (!take(*one)) return;
     }
     cursor = next != nullptr ? std::string(next->as_string()) : std::string();
   }
@@ -530,11 +520,8 @@ bool is_of(std::string_view counter, const std::string& rule) {
 bool for_each_block(AdminClient& client, const std::string& rule,
                     const std::function<bool(const boost::json::object&)>& take) {
   const boost::json::object answer = client.ask_json("GET", "/v1/blocks?count=10000");
-  const auto* const list = answer.if_contains("blocks");
-  if (list == nullptr || !list->is_array()) throw Failed(client.strange());
-  for (const boost::json::value& one : list->as_array()) {
-    if (!one.is_object()) throw Failed(client.strange());
-    if (is_of(text_in(one.as_object(), "counter"), rule) && !take(one.as_object())) return true;
+  for (const boost::json::object* one : client.objects_in(answer, "blocks")) {
+    if (is_of(text_in(*one, "counter"), rule) && !take(*one)) return true;
   }
   return is_true(answer, "more");
 }

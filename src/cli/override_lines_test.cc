@@ -8,20 +8,22 @@
 namespace sluice::cli::override_lines_test {
 namespace {
 
-Expected<std::vector<OverridePart>> read(const std::string& text, OverrideFormat format,
+constexpr bool kJsonLines = false;
+constexpr bool kCsv = true;
+
+Expected<std::vector<OverridePart>> read(const std::string& text, bool is_csv,
                                          std::size_t part_bytes = 1000) {
   std::istringstream in(text);
-  return read_override_lines(in, "f.csv", format, part_bytes);
+  return read_override_lines(in, "f.csv", is_csv, part_bytes);
 }
 
-std::string error_of(const std::string& text, OverrideFormat format = OverrideFormat::kCsv) {
-  const auto parts = read(text, format);
+std::string error_of(const std::string& text, bool is_csv = kCsv) {
+  const auto parts = read(text, is_csv);
   return parts ? "none" : parts.error();
 }
 
 TEST(OverrideLines, KeepsTheLinesOfAFileInParts) {
-  const auto parts =
-      read("\xEF\xBB\xBF{\"a\":1}\r\n\n{\"b\":2}\n{\"c\":3}", OverrideFormat::kJsonLines, 17);
+  const auto parts = read("\xEF\xBB\xBF{\"a\":1}\r\n\n{\"b\":2}\n{\"c\":3}", kJsonLines, 17);
   ASSERT_TRUE(parts);
   ASSERT_EQ(parts->size(), 2U);
   EXPECT_EQ((*parts)[0].body, "{\"a\":1}\n{\"b\":2}\n");
@@ -32,13 +34,12 @@ TEST(OverrideLines, KeepsTheLinesOfAFileInParts) {
 TEST(OverrideLines, RefusesAFileWithoutOverrides) {
   const std::string none = "f.csv: there are no overrides; expected at least one";
   EXPECT_EQ(error_of(""), none);
-  EXPECT_EQ(error_of("\n\n", OverrideFormat::kJsonLines), none);
+  EXPECT_EQ(error_of("\n\n", kJsonLines), none);
   EXPECT_EQ(error_of("counter,limit\n"), none);
 }
 
 TEST(OverrideLines, AnAttributeCanHaveTheNameOfAColumn) {
-  const auto parts =
-      read("rule,limit_name,attribute.plan,plan\na,b,gold,pro\n", OverrideFormat::kCsv);
+  const auto parts = read("rule,limit_name,attribute.plan,plan\na,b,gold,pro\n", kCsv);
   ASSERT_TRUE(parts) << parts.error();
   EXPECT_EQ(parts->at(0).body,
             R"({"rule":"a","limit_name":"b","plan":"pro","attributes":{"plan":"gold"}})"
@@ -50,7 +51,7 @@ TEST(OverrideLines, ReadsCsvWithAttributes) {
       "rule,limit_name,header.x-customer,limit,per,blocked\r\n"
       "api,requests,\"a,\"\"b\"\"\",100,1m,false\r\n"
       "api,requests,7,,,true\r\n",
-      OverrideFormat::kCsv);
+      kCsv);
   ASSERT_TRUE(parts) << parts.error();
   EXPECT_EQ(parts->at(0).body, R"({"rule":"api","limit_name":"requests","limit":100,"per":"1m",)"
                                R"("attributes":{"header.x-customer":"a,\"b\""}})"
@@ -70,7 +71,7 @@ TEST(OverrideLines, ReadsTheCsvThatItWrites) {
             "counter,limit,per,burst,plan,blocked,unlimited,until\n"
             "\"default|a|b|c=1,\"\"2\",5,1m,,,,,\n"
             "d,,,,,true,,\n");
-  EXPECT_EQ(read(csv, OverrideFormat::kCsv)->at(0).body,
+  EXPECT_EQ(read(csv, kCsv)->at(0).body,
             object + "\n" + R"({"counter":"d","blocked":true})" + "\n");
 }
 
@@ -96,14 +97,14 @@ TEST(OverrideLines, SaysWhichLineIsWrong) {
   EXPECT_EQ(error_of(head + "\"a\"b,1,\n"),
             "f.csv:2: text follows a closed quote; expected a comma, or \"\" for a quote");
   EXPECT_EQ(error_of(head + "\xff,1,\n"), "f.csv:2: 'counter' is not UTF-8; expected UTF-8");
-  EXPECT_EQ(error_of(std::string(70'000, 'x'), OverrideFormat::kJsonLines),
+  EXPECT_EQ(error_of(std::string(70'000, 'x'), kJsonLines),
             "f.csv:1: the line has 70000 bytes; expected at most 65536");
 }
 
 TEST(OverrideLines, RefusesMoreThanAServerCanHave) {
   std::string text;
   for (int i = 0; i < 2'000'001; ++i) text += "x\n";
-  EXPECT_EQ(error_of(text, OverrideFormat::kJsonLines),
+  EXPECT_EQ(error_of(text, kJsonLines),
             "f.csv:2000001: more overrides than a server can have; expected at most 2000000");
 }
 

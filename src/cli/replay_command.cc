@@ -76,7 +76,7 @@ Examples:
   sluice replay --rules rules.yaml --field costs.tokens=ContextTokens calls.csv.gz
   zstd -dc access.log.zst | sluice replay --rules rules.yaml --json - | jq .denied)";
 
-struct Arguments {
+struct ReplayFlags {
   std::string rules;
   std::string against;
   std::string overrides;
@@ -88,7 +88,7 @@ struct Arguments {
 };
 
 // Returns whether the page would overwrite a log or the rules.
-bool is_an_input(const Arguments& arguments) {
+bool is_an_input(const ReplayFlags& arguments) {
   const auto same = [&](const std::string& input) { return is_same_file(input, arguments.html); };
   return same(arguments.rules) || same(arguments.against) || same(arguments.overrides) ||
          std::any_of(arguments.input.logs.begin(), arguments.input.logs.end(), same);
@@ -101,7 +101,7 @@ bool stdout_has_colours() {
          terminal != nullptr && std::string_view(terminal) != "dumb";
 }
 
-int report_on(const Arguments& arguments, const replay::ReplayReport& report) {
+int report_on(const ReplayFlags& arguments, const replay::ReplayReport& report) {
   const int status = report.failed || report.disordered ? kFailed : 0;
   if (report.failed && report.parsed() == 0) return status;
   if (report.parsed() + report.without_rules == 0) {
@@ -173,7 +173,7 @@ void check_costs(const std::vector<replay::FieldMapping>& fields, const RuleSet&
   }
 }
 
-int work(const Arguments& arguments) {
+int work(const ReplayFlags& arguments) {
   if (!arguments.html.empty() && is_an_input(arguments)) {
     throw unreadable("--html " + arguments.html + " is one of the inputs; expected another file",
                      kUsage);
@@ -210,7 +210,7 @@ void add_replay(Command app, int& status) {
   const Command command =
       app.add_subcommand("replay", "Apply rules to the requests of access logs");
   command.footer(kReplayHelp);
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<ReplayFlags>();
   command.add_option("--rules", arguments->rules, "The rules file").required();
   command.add_option("--against", arguments->against,
                      "Another rules file: report who is denied by one and not by the other");

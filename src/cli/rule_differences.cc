@@ -74,12 +74,9 @@ std::vector<server::TemporaryChange> temporary_in(const boost::json::object& ans
 
 std::vector<server::RulesText> texts_of(AdminClient& client, std::uint64_t version) {
   const auto json = client.ask_json("GET", "/v1/rules/history?version=" + std::to_string(version));
-  const auto* const texts = json.if_contains("texts");
-  if (texts == nullptr || !texts->is_array()) throw Failed(client.strange());
   std::vector<server::RulesText> out;
-  for (const boost::json::value& one : texts->as_array()) {
-    if (!one.is_object()) throw Failed(client.strange());
-    out.push_back({text_in(one.as_object(), "name"), text_in(one.as_object(), "text")});
+  for (const boost::json::object* one : client.objects_in(json, "texts")) {
+    out.push_back({text_in(*one, "name"), text_in(*one, "text")});
   }
   return out;
 }

@@ -219,11 +219,6 @@ void print_undo(std::uint64_t before, const std::string& options) {
   std::cerr << "undo: sluice rules rollback " << before << replay::printable(options) << '\n';
 }
 
-// " --admin 10.0.0.1:6070"; nothing without a value.
-std::string option_text(std::string_view name, std::string_view value) {
-  return value.empty() ? "" : " " + std::string(name) + " " + shell_word(value);
-}
-
 // Pushes the rules and prints their version and what they change. A rollback has a `note`, which
 // follows the name of who pushes in the history, prints the version last, and how to undo it with
 // these `options`. Returns the exit status.
@@ -304,18 +299,14 @@ class RulesSource {
     if (redis_) return redis_->history();
     std::vector<PastPush> past;
     const auto json = server_->ask_json("GET", "/v1/rules/history");
-    const auto* const versions = json.if_contains("versions");
-    if (versions == nullptr || !versions->is_array()) throw Failed(server_->strange());
-    for (const boost::json::value& one : versions->as_array()) {
-      if (!one.is_object()) throw Failed(server_->strange());
-      const boost::json::object& row = one.as_object();
+    for (const boost::json::object* row : server_->objects_in(json, "versions")) {
       past.push_back({.id = {},
-                      .version = number_in(row, "version"),
-                      .pushed_at = text_in(row, "at"),
-                      .files = number_in(row, "files"),
-                      .bytes = number_in(row, "bytes"),
-                      .by = text_in(row, "by")});
-      temporary_[past.back().version] = temporary_in(row);
+                      .version = number_in(*row, "version"),
+                      .pushed_at = text_in(*row, "at"),
+                      .files = number_in(*row, "files"),
+                      .bytes = number_in(*row, "bytes"),
+                      .by = text_in(*row, "by")});
+      temporary_[past.back().version] = temporary_in(*row);
     }
     if (past.empty()) throw Failed(server_->strange());
     return past;
@@ -420,30 +411,26 @@ VersionRules read(const DiffFlags& flags, const std::string& from) {
   return {std::move(checked->texts), {}};
 }
 
-// The differences of two sets of rules, and the changes for a time of the later ones.
-struct Differences {
-  std::vector<RuleDifference> list;
-  std::vector<server::TemporaryChange> temporary;
-};
-
-Differences compare(const VersionRules& before, const VersionRules& after) {
-  return {compare_texts(before.with_temporary(), after.with_temporary()), after.temporary};
-}
-
-// Returns the differences of the arguments.
-Differences differences_of(const DiffFlags& flags) try {
+// Returns the differences of the arguments, and the changes for a time of the later rules.
+std::vector<RuleDifference> differences_of(const DiffFlags& flags,
+                                           std::vector<server::TemporaryChange>& temporary) try {
   const VersionRules given = read(flags, flags.before);
-  if (flags.after) return compare(given, read(flags, *flags.after));
-  const VersionRules now = RulesSource(flags.source).now();
-  if (is_version(flags.before)) return compare(given, now);
-  std::cerr << on_top_text(now.temporary);
-  return {compare_texts(now.texts, given.texts), {}};
+  const bool is_older = flags.after || is_version(flags.before);
+  const VersionRules other =
+      flags.after ? read(flags, *flags.after) : RulesSource(flags.source).now();
+  if (is_older) {
+    temporary = other.temporary;
+    return compare_texts(given.with_temporary(), other.with_temporary());
+  }
+  std::cerr << on_top_text(other.temporary);
+  return compare_texts(other.texts, given.texts);
 } catch (const Failed& failed) {
   throw Failed(failed.what(), kTrouble);
 }
 
 int diff(const DiffFlags& flags) {
-  const auto [found, temporary] = differences_of(flags);
+  std::vector<server::TemporaryChange> temporary;
+  const std::vector<RuleDifference> found = differences_of(flags, temporary);
   if (flags.json) {
     base::JsonWriter json;
     json.begin_object().member("equal", found.empty()).key("differences").begin_array();

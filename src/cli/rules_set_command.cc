@@ -281,7 +281,7 @@ void print_undo(const ChangeFlags& flags, const AdminFlags& server,
     has_value = true;
   }
   if (!has_value) return;
-  if (!server.admin.empty()) undo += " --admin " + shell_word(server.admin);
+  undo += option_text("--admin", server.admin);
   std::cerr << "undo"
             << (ends_more ? " (ends all changes for a time of " + replay::printable(whole) + ")"
                           : "")

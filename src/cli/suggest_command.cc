@@ -72,7 +72,7 @@ Examples:
 
 constexpr std::size_t kMostPeriods = 8;
 
-struct SuggestArguments {
+struct SuggestFlags {
   LogFlags input;
   std::string key = "{ip}";
   std::vector<std::string> match, exclude;
@@ -148,7 +148,7 @@ std::vector<std::pair<std::string, std::string>> conditions_of(
 }
 
 // Sets the requests that count.
-void set_requests(const SuggestArguments& arguments, replay::SuggestOptions& options) {
+void set_requests(const SuggestFlags& arguments, replay::SuggestOptions& options) {
   options.key = arguments.key;
   options.rate = arguments.rate;
   options.match = conditions_of("--match", arguments.match, arguments.input.fields);
@@ -202,16 +202,15 @@ void refuse_wrong(const replay::SuggestOptions& options) {
 }
 
 // Warns about options that change only the table of all algorithms if it is not shown.
-void warn_of_all(const SuggestArguments& arguments, std::set<std::string>& warned) {
+void warn_of_all(const SuggestFlags& arguments, std::set<std::string>& warned) {
   if (arguments.all || arguments.json || !arguments.html.empty()) return;
-  if (arguments.periods != SuggestArguments{}.periods) {
+  if (arguments.periods != SuggestFlags{}.periods) {
     warn("--per changes nothing without --all, --json or --html", warned);
   }
   if (arguments.rate > 0) warn("--rate changes nothing without --all, --json or --html", warned);
 }
 
-int print_report(const SuggestArguments& arguments, const replay::SuggestReport& report,
-                 double harm) {
+int print_report(const SuggestFlags& arguments, const replay::SuggestReport& report, double harm) {
   const int status = report.failed || report.disordered ? kFailed : 0;
   if (report.failed && report.parsed() == 0) return status;
   if (report.parsed() == 0)
@@ -243,7 +242,7 @@ int print_report(const SuggestArguments& arguments, const replay::SuggestReport&
   return status;
 }
 
-int suggest_limits(const SuggestArguments& arguments) {
+int suggest_limits(const SuggestFlags& arguments) {
   const auto& logs = arguments.input.logs;
   const auto is_page = [&](const std::string& log) { return is_same_file(log, arguments.html); };
   if (std::any_of(logs.begin(), logs.end(), is_page)) {
@@ -287,7 +286,7 @@ void add_suggest(Command app, int& status) {
       "suggest",
       "Suggest limits for the traffic in access logs, and name the clients that they deny");
   command.footer(kSuggestHelp);
-  const auto arguments = std::make_shared<SuggestArguments>();
+  const auto arguments = std::make_shared<SuggestFlags>();
   arguments->input.add_to(command);
   command.add_option("--key", arguments->key, "The key of a counter, as in rules").show_default();
   command
