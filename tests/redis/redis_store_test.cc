@@ -81,7 +81,7 @@ TEST(RedisStoreThreads, GetAnAnswerEachIfTheyAreMany) {
   RedisServer server;
   const auto store = open_ready(patient(server.url()));
   Limiter limiter(*store);
-  const Limit limit = sluice::fixed_window(1000).per(1h);
+  const Limit limit = sluice::sliding_window_log(1000).per(1h);
   std::atomic<int> admitted = 0;
   run_threads(600, [&](int) {
     for (int i = 0; i < 3; ++i) admitted += limiter.try_acquire("key", limit).allowed() ? 1 : 0;
@@ -94,7 +94,7 @@ TEST(RedisStoreThreads, AdmitExactlyTheLimitOfEachOfManyKeys) {
   RedisServer server;
   const auto store = open_ready(patient(server.url()));
   Limiter limiter(*store);
-  const Limit limit = sluice::fixed_window(50).per(1h);
+  const Limit limit = sluice::sliding_window_log(50).per(1h);
   std::array<std::atomic<int>, 16> admitted{};
   run_threads(8, [&](int thread) {
     for (std::size_t i = 0; i < 160; ++i) {
