@@ -187,16 +187,16 @@ double bytes_an_id(const Options& options, bool settles) {
   MemoryStore store;
   Timeline time;
   Ids ids;
-  const std::size_t most = options.smoke ? 2'000 : 60'000;
+  const std::size_t half = options.smoke ? 1'000 : 30'000;
   double sum = 0;
-  for (std::size_t i = 1; i <= most; ++i) {
+  for (std::size_t i = 1; i <= 2 * half; ++i) {
     const PermitId id = PermitId::named(ids.next());
     const Charge charge{.key = "one", .limit = limit, .permit = &id};
     benchmark::DoNotOptimize(store.apply_one({Verb::kHold, kMaxHold}, charge, time.next()));
     if (settles) benchmark::DoNotOptimize(store.apply_one(Verb::kSettle, charge, time.next()));
-    if (i > most / 2) sum += static_cast<double>(store.stats().log_bytes) / static_cast<double>(i);
+    if (i > half) sum += static_cast<double>(store.stats().log_bytes) / static_cast<double>(i);
   }
-  return sum / static_cast<double>(most - most / 2);
+  return sum / static_cast<double>(half);
 }
 
 void bytes_of_ids(const Options& options) {

@@ -50,9 +50,8 @@ struct KeyTable {
       first_limit.push_back(of_rules);
       of_rules += rule.limits.size();
     }
-    size = of_rules + kAlgorithms.size();
-    slots = std::make_unique<KeySlot[]>(size);
-    used.reserve(size);
+    slots = std::make_unique<KeySlot[]>(size());
+    used.reserve(size());
     KeySlot* slot = slots.get();
     const auto name = [&](std::string_view rule, std::string_view limit) {
       slot->rule = rule;
@@ -64,6 +63,7 @@ struct KeyTable {
     }
     for (const AlgorithmInfo& algorithm : kAlgorithms) name("", algorithm.name);
   }
+  std::size_t size() const noexcept { return of_rules + kAlgorithms.size(); }
   // Returns a limit's slot. For a limit of other rules it is the slot of the limit with the same
   // names, which takes longer; null if there is none.
   KeySlot* find(const LimitAnswer& answer) const noexcept {
@@ -75,7 +75,7 @@ struct KeyTable {
     const auto is_same = [&](const KeySlot& known) {
       return known.rule == answer.rule->name && known.limit == answer.limit->name;
     };
-    KeySlot* const end = slots.get() + size;
+    KeySlot* const end = slots.get() + size();
     KeySlot* const same = std::find_if(slots.get(), end, is_same);
     return same != end ? same : nullptr;
   }
@@ -87,7 +87,6 @@ struct KeyTable {
   const std::span<const Rule> all;
   std::vector<std::size_t> first_limit;  // of each rule
   std::size_t of_rules = 0;              // the number of slots for limits of rules
-  std::size_t size = 0;                  // of all slots
   std::unique_ptr<KeySlot[]> slots;
   std::vector<KeySlot*> used;  // those with is_used
 };

@@ -44,8 +44,8 @@ void append(std::string& out, const Value& value) {
 // the keys below can name counters of the input.
 std::string file_of(std::string_view records) {
   std::string all;
-  append(all, snapshot::RecordHead{snapshot::Kind::kStart, 0, 0, {}});
-  snapshot::Start start{};
+  append(all, snapshot::RecordHead{snapshot::RecordKind::kStart, 0, 0, {}});
+  snapshot::StartBody start{};
   std::iota(std::begin(start.secret.bytes), std::end(start.secret.bytes), std::uint8_t{1});
   for (auto& salts : start.secret.salts) std::iota(std::begin(salts), std::end(salts), 1u);
   for (auto& salt : start.secret.salts[1]) salt += 100;
