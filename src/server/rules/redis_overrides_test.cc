@@ -101,14 +101,29 @@ TEST_F(RedisOverridesTest, ALateReplyDoesNotUndoAChangeThatWasRead) {
 
 TEST_F(RedisOverridesTest, ALateReplyDoesNotRemoveWhatWasSetSince) {
   second_.set(1);
-  Does job([&] { EXPECT_TRUE(first_.overrides.unset_through(&client_, kKey).value()); });
+  Does job([&] { EXPECT_EQ(first_.overrides.unset_through(&client_, kKey).value()->limit, 1U); });
   ASSERT_TRUE(first_.fibers.run(job));
   second_.run([&] { EXPECT_TRUE(second_.overrides.unset(kKey)); });
   second_.set(3);
   first_.follow(3);
-  client_.answer(":2\r\n");
+  client_.answer("*2\r\n:2\r\n$7\r\nlimit=1\r\n");
   EXPECT_TRUE(job.is_done);
   EXPECT_EQ(first_.limit(), 3U);
+}
+
+TEST_F(RedisOverridesTest, AChangeReturnsWhatAnotherServerHasSet) {
+  first_.set(1);
+  first_.follow(1);
+  second_.set(2);
+  first_.run([&] {
+    EXPECT_EQ(first_.limit(), 1U) << "it has not read the change";
+    EXPECT_EQ(first_.overrides.set(kKey, {.limit = 3}).value()->limit, 2U);
+  });
+  second_.run([&] {
+    EXPECT_EQ(second_.overrides.unset(kKey).value()->limit, 3U);
+    EXPECT_FALSE(second_.overrides.unset(kKey).value());
+    EXPECT_FALSE(second_.overrides.set(kKey, {.limit = 4}).value());
+  });
 }
 
 TEST_F(RedisOverridesTest, AReplyFromBeforeALossOfDataChangesNothing) {

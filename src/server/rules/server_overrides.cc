@@ -45,21 +45,23 @@ constexpr std::size_t kOverrideGroup = 1600;  // overrides in one call of change
 
 constexpr std::uint64_t kPage = 1000;
 
-// Returns the number of the change, 0 if there was nothing to remove, -1 if there are too many.
-constexpr std::string_view kChangeText = R"(if ARGV[3] == '' then
-  if redis.call('HDEL', KEYS[1], ARGV[2]) == 0 then return 0 end
+// Returns the number of the change, 0 if there was nothing to remove, -1 if there are too many; and
+// what was there before, or null.
+constexpr std::string_view kChangeText = R"(local before = redis.call('HGET', KEYS[1], ARGV[2])
+if ARGV[3] == '' then
+  if not before then return {0, before} end
+  redis.call('HDEL', KEYS[1], ARGV[2])
 else
-  if redis.call('HLEN', KEYS[1]) >= tonumber(ARGV[4])
-    and redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then return -1 end
+  if not before and redis.call('HLEN', KEYS[1]) >= tonumber(ARGV[4]) then return {-1, before} end
   redis.call('HSET', KEYS[1], ARGV[2], ARGV[3])
 end
 if redis.call('HSETNX', KEYS[3], 'epoch', ARGV[1]) == 1 then redis.call('DEL', KEYS[2]) end
 local number = redis.call('HINCRBY', KEYS[3], 'number', 1)
 redis.call('XADD', KEYS[2], 'MAXLEN', '~', 100000, number .. '-0', 'c', ARGV[2], 't', ARGV[3])
-return number
+return {number, before}
 )";
 constexpr redis::Script kChange{"change_override", kChangeText,
-                                "218ecc2bc3a19100afa68305767b00c083a03807"};
+                                "196974b081633778e8d923197f9dcff5d85674ee"};
 
 // ARGV: epoch, most, and counters with their texts. Returns the number of the last change, or -1 if
 // there are too many.
@@ -193,14 +195,15 @@ std::string why_not(const redis::Answer& answer) {
   }
 }
 
-// Returns the number of the change that a script has made.
+// Returns the number of the change that a script has made; it is in the first element of an array.
 Expected<std::int64_t> number_of_change(const redis::Answer& answer) {
   if (answer.failure != redis::Failure::kNone) return Unexpected{why_not(answer)};
-  if (answer.reply->type != redis::Reply::kInteger) {
+  const redis::Reply& reply = answer.reply->is_array_of(2) ? (*answer.reply)[0] : *answer.reply;
+  if (reply.type != redis::Reply::kInteger) {
     return Unexpected{"Redis answered something else; the change may have been made; repeat it"};
   }
-  if (answer.reply->integer < 0) return Unexpected{too_many()};
-  return answer.reply->integer;
+  if (reply.integer < 0) return Unexpected{too_many()};
+  return reply.integer;
 }
 
 Expected<bool> check(const redis::Client* client) {
@@ -209,15 +212,22 @@ Expected<bool> check(const redis::Client* client) {
 }
 
 // Changes the override of a counter in Redis, or removes it if the text is empty. Returns the
-// number of the change, or 0 if there was nothing to remove. Waits, on a fiber of the client's
-// loop; null is an error. Errors: why it was not changed, or may not be.
+// number of the change, or 0 if there was nothing to remove, and sets `before` to what was there.
+// Waits, on a fiber of the client's loop; null is an error. Errors: why it was not changed, or may
+// not be.
 Expected<std::int64_t> change_override(redis::Client* client, const OverrideKeys& keys,
-                                       std::string_view counter, std::string_view text) {
+                                       std::string_view counter, std::string_view text,
+                                       std::optional<Override>& before) {
   if (const auto can = check(client); !can) return Unexpected{can.error()};
   net::FiberWait wait;
   Expected<std::int64_t> number = 0;
   redis::AskCommand command([&](const redis::Answer& answer) {
     number = number_of_change(answer);
+    if (number && answer.reply->is_array_of(2) &&
+        (*answer.reply)[1].type != redis::Reply::Type::kNil) {
+      const auto read = rules::parse_override((*answer.reply)[1].string());
+      before = read ? *read : Override{};  // of a text that is none, only that there was one
+    }
     wait.finish();
   });
   fill_in_change(command, keys, new_epoch(), counter, text, Overrides::kDefaultMost);
@@ -499,11 +509,12 @@ void RedisOverrides::trouble(State state, std::string_view why) {
   if (std::exchange(state_, state) != state && on_trouble_) on_trouble_(why);
 }
 
-Expected<bool> RedisOverrides::set(std::string_view counter, const Override& given) {
+Expected<ServerOverrides::Before> RedisOverrides::set(std::string_view counter,
+                                                      const Override& given) {
   return set_through(client_.get(), counter, given);
 }
 
-Expected<bool> RedisOverrides::unset(std::string_view counter) {
+Expected<ServerOverrides::Before> RedisOverrides::unset(std::string_view counter) {
   return unset_through(client_.get(), counter);
 }
 
@@ -544,50 +555,54 @@ std::uint64_t RedisOverrides::scans() const {
 // Makes a change that Redis has made, unless the follower has read it already: a change with a
 // greater number, which it has read too, would be lost for good. `scans` was read before the change
 // was sent: a scan that began since reads it, or the follower does after the scan. The follower
-// does not read a change that comes next after those that it knows. Returns what `change` does, or
-// false.
-bool RedisOverrides::apply_own(std::uint64_t scans, std::uint64_t number,
-                               const std::function<bool()>& change) {
+// does not read a change that comes next after those that it knows.
+void RedisOverrides::apply_own(std::uint64_t scans, std::uint64_t number,
+                               const std::function<void()>& change) {
   const std::lock_guard lock(mutex_);
-  if (scans != scans_ || number <= known_.number) return false;
-  const bool result = change();
+  if (scans != scans_ || number <= known_.number) return;
+  change();
   if (known_.epoch.empty()) {
     has_first_ = true;
   } else if (number == known_.number + 1) {
     known_.number = number;
   }
-  return result;
 }
 
-Expected<bool> RedisOverrides::set_through(redis::Client* client, std::string_view counter,
-                                           const Override& given) {
-  if (counter.size() > Overrides::kLongestKey) return overrides_.set(counter, given);
+Expected<ServerOverrides::Before> RedisOverrides::set_through(redis::Client* client,
+                                                              std::string_view counter,
+                                                              const Override& given) {
+  Before before;
+  if (counter.size() > Overrides::kLongestKey) {
+    if (const auto set = overrides_.set(counter, given); !set) return Unexpected{set.error()};
+    return before;
+  }
   std::string text;
   rules::append_text(given, text);
-  const std::uint64_t before = scans();
-  const auto number = change_override(client, keys_, counter, text);
+  const std::uint64_t known_scans = scans();
+  const auto number = change_override(client, keys_, counter, text, before);
   if (!number) return Unexpected{number.error()};
-  Expected<bool> is_new = false;
-  apply_own(before, static_cast<std::uint64_t>(*number), [&] {
-    is_new = overrides_.set(counter, given);
-    return true;
-  });
-  return is_new;
+  Expected<bool> set = true;
+  apply_own(known_scans, static_cast<std::uint64_t>(*number),
+            [&] { set = overrides_.set(counter, given); });
+  if (!set) return Unexpected{set.error()};
+  return before;
 }
 
-Expected<bool> RedisOverrides::unset_through(redis::Client* client, std::string_view counter) {
-  const std::uint64_t before = scans();
+Expected<ServerOverrides::Before> RedisOverrides::unset_through(redis::Client* client,
+                                                                std::string_view counter) {
+  const std::uint64_t known_scans = scans();
   const OverrideHead at = known();
-  const auto number = change_override(client, keys_, counter, {});
+  Before before;
+  const auto number = change_override(client, keys_, counter, {}, before);
   if (!number) return Unexpected{number.error()};
-  apply_own(before, static_cast<std::uint64_t>(*number), [&] { return overrides_.unset(counter); });
+  apply_own(known_scans, static_cast<std::uint64_t>(*number), [&] { overrides_.unset(counter); });
   if (*number == 0) {
     // Another server has removed it, and the follower may not have read that. If it has read
     // nothing meanwhile, it has yet to read a later change of this counter too.
     const std::lock_guard lock(mutex_);
-    if (before == scans_ && at == known_) overrides_.unset(counter);
+    if (known_scans == scans_ && at == known_) overrides_.unset(counter);
   }
-  return *number > 0;
+  return before;
 }
 
 Status RedisOverrides::set_all(Entries entries, bool) {
@@ -598,10 +613,8 @@ Status RedisOverrides::set_all(Entries entries, bool) {
     if (!numbers) return Unexpected{numbers.error()};
     Expected<bool> set = true;
     for (std::size_t i = 0; i < group.size() && set; ++i) {
-      apply_own(before, (*numbers)[i], [&] {
-        set = overrides_.set(group[i].counter, group[i].given);
-        return true;
-      });
+      apply_own(before, (*numbers)[i],
+                [&] { set = overrides_.set(group[i].counter, group[i].given); });
     }
     if (!set) return Unexpected{set.error()};
   }
@@ -684,37 +697,41 @@ void ServerOverrides::put_back(std::string_view counter, const std::optional<Ove
 }
 
 // Sets the override, or removes it if `given` is null.
-Expected<bool> ServerOverrides::change(std::string_view counter, const Override* given,
-                                       std::chrono::milliseconds patience) {
+Expected<ServerOverrides::Before> ServerOverrides::change(std::string_view counter,
+                                                          const Override* given,
+                                                          std::chrono::milliseconds patience) {
   const auto right = begin(patience);
   if (!right) return Unexpected{right.error()};
-  const auto before = overrides_.find(counter);
+  Before before = overrides_.find(counter);
   if (given == nullptr) {
-    if (!overrides_.unset(counter)) return false;
+    if (!overrides_.unset(counter)) return before;
   } else if (auto set = overrides_.set(counter, *given); !set) {
-    return set;
+    return Unexpected{set.error()};
   }
   if (auto saved = save(); !saved) {
     put_back(counter, before);
     return Unexpected{saved.error()};
   }
-  return before.has_value() == (given == nullptr);
+  return before;
 }
 
-Expected<bool> ServerOverrides::set(std::string_view counter, const Override& given) {
+Expected<ServerOverrides::Before> ServerOverrides::set(std::string_view counter,
+                                                       const Override& given) {
   return change(counter, &given, kPatience);
 }
 
-Expected<bool> ServerOverrides::unset(std::string_view counter) {
+Expected<ServerOverrides::Before> ServerOverrides::unset(std::string_view counter) {
   return change(counter, nullptr, kPatience);
 }
 
-Expected<bool> ServerOverrides::set_through(redis::Client*, std::string_view counter,
-                                            const Override& given) {
+Expected<ServerOverrides::Before> ServerOverrides::set_through(redis::Client*,
+                                                               std::string_view counter,
+                                                               const Override& given) {
   return change(counter, &given, {});
 }
 
-Expected<bool> ServerOverrides::unset_through(redis::Client*, std::string_view counter) {
+Expected<ServerOverrides::Before> ServerOverrides::unset_through(redis::Client*,
+                                                                 std::string_view counter) {
   return change(counter, nullptr, {});
 }
 

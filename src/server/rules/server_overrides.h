@@ -48,16 +48,16 @@ class ServerOverrides {
   virtual bool is_read() const noexcept { return true; }
   // Since when Redis has owed an answer. In the thread of follow().
   virtual std::optional<Instant> waits_since() const noexcept { return std::nullopt; }
-  // Return whether there was none before, and whether there was one. Errors: why it was not
-  // changed.
-  virtual Expected<bool> set(std::string_view counter, const Override& given);
-  virtual Expected<bool> unset(std::string_view counter);
+  // Return what the counter had before; in Redis, by any server. Errors: why it was not changed.
+  using Before = std::optional<Override>;
+  virtual Expected<Before> set(std::string_view counter, const Override& given);
+  virtual Expected<Before> unset(std::string_view counter);
   // The same on a fiber of another loop, whose connection to Redis is `client`; null if there is
   // none. Without Redis, they block the thread while this process writes the file, and do not wait
   // for another process.
-  virtual Expected<bool> set_through(redis::Client* client, std::string_view counter,
-                                     const Override& given);
-  virtual Expected<bool> unset_through(redis::Client* client, std::string_view counter);
+  virtual Expected<Before> set_through(redis::Client* client, std::string_view counter,
+                                       const Override& given);
+  virtual Expected<Before> unset_through(redis::Client* client, std::string_view counter);
   // Sets them in this order, all or none. With `more`, the file is not written; the next change
   // does that, or keep().
   using Entries = std::span<const Overrides::Page::Entry>;
@@ -95,11 +95,11 @@ class ServerOverrides {
   // Begins a change, with the overrides in the file. Errors: why there can be none.
   Expected<Change> begin(std::chrono::milliseconds patience);
   Expected<std::optional<Change>> try_begin();
-  Expected<bool> change(std::string_view counter, const Override* given,
-                        std::chrono::milliseconds patience);
+  Expected<Before> change(std::string_view counter, const Override* given,
+                          std::chrono::milliseconds patience);
   Status save();
   Expected<bool> read_if_changed();
-  void put_back(std::string_view counter, const std::optional<Override>& before);
+  void put_back(std::string_view counter, const Before& before);
 
   const std::string path_;
   std::mutex mutex_;          // held while they are changed and written; never while waiting
@@ -155,11 +155,11 @@ class RedisOverrides final : public ServerOverrides {
   std::optional<Instant> waits_since() const noexcept override { return looks_since_; }
   bool is_read() const noexcept override { return was_read_; }
 
-  Expected<bool> set(std::string_view counter, const Override& given) override;
-  Expected<bool> unset(std::string_view counter) override;
-  Expected<bool> set_through(redis::Client* client, std::string_view counter,
-                             const Override& given) override;
-  Expected<bool> unset_through(redis::Client* client, std::string_view counter) override;
+  Expected<Before> set(std::string_view counter, const Override& given) override;
+  Expected<Before> unset(std::string_view counter) override;
+  Expected<Before> set_through(redis::Client* client, std::string_view counter,
+                               const Override& given) override;
+  Expected<Before> unset_through(redis::Client* client, std::string_view counter) override;
   // Sends them in groups. After an error, the groups before it are set.
   Status set_all(Entries entries, bool more) override;
 
@@ -182,7 +182,7 @@ class RedisOverrides final : public ServerOverrides {
   bool has_lost_first(const OverrideHead& head);
   OverrideHead known() const;
   std::uint64_t scans() const;
-  bool apply_own(std::uint64_t scans, std::uint64_t number, const std::function<bool()>& change);
+  void apply_own(std::uint64_t scans, std::uint64_t number, const std::function<void()>& change);
   void wait();
   void trouble(State state, std::string_view why);
   std::string read_key(Step step) const;

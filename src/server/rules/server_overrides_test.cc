@@ -40,11 +40,11 @@ class ServerOverridesTest : public ::testing::Test {
 TEST_F(ServerOverridesTest, AreThereAfterAStart) {
   {
     const auto overrides = open();
-    EXPECT_EQ(overrides->set("d|r|l|k=1", {.limit = 5}).value(), true);
-    EXPECT_EQ(overrides->set("d|r|l|k=1", {.limit = 6}).value(), false);
-    EXPECT_TRUE(overrides->set("d|r|l|k=2", {.kind = Kind::kBlocked}).value());
-    EXPECT_TRUE(overrides->set("d|r|l|k=3", {.limit = 1, .until = Instant{Duration{1}}}).value());
-    EXPECT_TRUE(overrides->unset("d|r|l|k=2").value());
+    EXPECT_FALSE(overrides->set("d|r|l|k=1", {.limit = 5}).value());
+    EXPECT_EQ(overrides->set("d|r|l|k=1", {.limit = 6}).value()->limit, 5U);
+    EXPECT_FALSE(overrides->set("d|r|l|k=2", {.kind = Kind::kBlocked}).value());
+    EXPECT_FALSE(overrides->set("d|r|l|k=3", {.limit = 1, .until = Instant{Duration{1}}}).value());
+    EXPECT_EQ(overrides->unset("d|r|l|k=2").value()->kind, Kind::kBlocked);
     EXPECT_FALSE(overrides->unset("d|r|l|k=2").value());
   }
   EXPECT_NE(text().find("limit=6\td|r|l|k=1\n"), std::string::npos) << text();
@@ -57,8 +57,8 @@ TEST_F(ServerOverridesTest, AreThereAfterAStart) {
 TEST_F(ServerOverridesTest, AreSharedByAServerAndItsSuccessor) {
   const auto old = open();
   const auto successor = open();
-  EXPECT_TRUE(old->set("d|r|l|k=1", {.limit = 1}).value());
-  EXPECT_TRUE(successor->set("d|r|l|k=2", {.limit = 2}).value());
+  EXPECT_FALSE(old->set("d|r|l|k=1", {.limit = 1}).value());
+  EXPECT_FALSE(successor->set("d|r|l|k=2", {.limit = 2}).value());
   EXPECT_EQ(successor->all().find("d|r|l|k=1")->limit, 1U) << "a change begins with the file";
   EXPECT_TRUE(old->unset("d|r|l|k=2").value());
   EXPECT_TRUE(successor->all().find("d|r|l|k=2"));
@@ -71,7 +71,7 @@ TEST_F(ServerOverridesTest, AreSharedByAServerAndItsSuccessor) {
 
 TEST_F(ServerOverridesTest, StayAsTheyAreIfTheFileIsReplacedByAWrongOne) {
   const auto overrides = open();
-  EXPECT_TRUE(overrides->set("d|r|l|k=1", {.limit = 1}).value());
+  EXPECT_FALSE(overrides->set("d|r|l|k=1", {.limit = 1}).value());
   folder_.write("overrides.txt", "x\n");
   const auto wrong = overrides->reread();
   ASSERT_FALSE(wrong);
@@ -98,7 +98,7 @@ TEST_F(ServerOverridesTest, OfAnImportAreWrittenBeforeAServerEnds) {
 
 TEST_F(ServerOverridesTest, AreNotChangedWhileAnotherProcessHoldsTheLockOfTheFile) {
   const auto overrides = open();
-  EXPECT_TRUE(overrides->set("d|r|l|k=1", {.limit = 1}).value());
+  EXPECT_FALSE(overrides->set("d|r|l|k=1", {.limit = 1}).value());
   EXPECT_TRUE(
       overrides->set_all(std::vector<Overrides::Page::Entry>{{"d|r|l|k=2", {.limit = 2}}}, true));
   auto other = net::FileLock::try_take(path_);
@@ -121,7 +121,7 @@ TEST_F(ServerOverridesTest, AreNotChangedWhileAnotherProcessHoldsTheLockOfTheFil
 TEST_F(ServerOverridesTest, HaveALockThatOtherUsersCannotHold) {
   const int folder = ::open(folder_.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   ASSERT_EQ(::flock(folder, LOCK_EX), 0) << "which every user can do";
-  EXPECT_TRUE(open()->set("d|r|l", {.limit = 5}).value());
+  EXPECT_FALSE(open()->set("d|r|l", {.limit = 5}).value());
   ::close(folder);
   EXPECT_EQ(std::filesystem::status(path_ + ".lock").permissions(),
             std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);

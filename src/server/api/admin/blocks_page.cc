@@ -76,11 +76,14 @@ class KeyBlock {
     }
     Override next{.kind = Override::Kind::kBlocked};
     if (length != kForever) next.until = now + length;
+    const auto before = call_.admin.overrides->set(counter_.key, next);
+    if (!is_done(before)) return false;
+    override_ = *before;
     const bool is_longer =
         is_blocked() && (!next.until || (override_->until && *override_->until <= *next.until));
     if (!is_longer) replaced_ = override_;
     override_ = next;
-    return set(call_.admin.overrides->set(counter_.key, next));
+    return true;
   }
   bool end() {
     if (counter_.limit->block && !did(Verb::kUnblock)) return false;
@@ -115,7 +118,7 @@ class KeyBlock {
   bool end_override() {
     if (!is_blocked()) return true;
     override_.reset();
-    return set(call_.admin.overrides->unset(counter_.key));
+    return is_done(call_.admin.overrides->unset(counter_.key));
   }
   bool fail(const Decision& said, bool is_changed = false) const {
     answer_failed(call_, counter_, said, is_changed);
@@ -125,7 +128,7 @@ class KeyBlock {
     const Decision said = store().apply_one(action, counter_.charge(1), {});
     return said.allowed() || fail(said);
   }
-  bool set(const Expected<bool>& done) {
+  bool is_done(const Expected<ServerOverrides::Before>& done) {
     if (!done) answer(call_.response, {503, done.error()});
     return done.has_value();
   }

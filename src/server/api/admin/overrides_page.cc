@@ -374,14 +374,14 @@ std::string no_override_of(std::string_view counter) {
   return "there is no override of " + rules::utf8_counter_key(counter);
 }
 
-// Returns what a key has until now: "60 per 1m", "blocked" or "unlimited".
-std::string state_of(const Call& call, const GivenOverride& of) {
+// Returns what a key has by these overrides: "60 per 1m", "blocked" or "unlimited".
+std::string state_of(const Call& call, const GivenOverride& of, const Overrides& overrides) {
   const RuleSet rules = call.admin.rules.current();
   const Rule* const rule = rules.find(of.rule);
   if (rule == nullptr) return {};
-  for (const RuleCounter& counter : counters_of(rules, *rule, of.attributes, call.overrides())) {
+  for (const RuleCounter& counter : counters_of(rules, *rule, of.attributes, &overrides)) {
     if (counter.limit->name != of.limit_name) continue;
-    const auto given = call.overrides()->find(counter.key);
+    const auto given = overrides.find(counter.key);
     if (given && given->kind == Override::Kind::kBlocked) return "blocked";
     if (given && given->kind == Override::Kind::kUnlimited) return "unlimited";
     return core::format_limit(counter.numbers);
@@ -390,16 +390,12 @@ std::string state_of(const Call& call, const GivenOverride& of) {
 }
 
 void remove(const Call& call, const std::string& counter) {
-  const auto removed = call.overrides()->find(counter);
-  const auto was_there = call.admin.overrides->unset(counter);
-  if (!was_there) return answer(call, 503, was_there.error());
+  const auto removed = call.admin.overrides->unset(counter);
+  if (!removed) return answer(call, 503, removed.error());
   const auto lost = call.admin.lost != nullptr ? call.admin.lost->forget(counter) : std::nullopt;
-  if (!*was_there && !lost) return answer(call, 404, no_override_of(counter));
-  call.done((*was_there ? "override removed: " : "lost override forgotten: ") + counter);
-  if (removed || lost) return answer_override(call, counter, removed ? *removed : *lost);
-  JsonWriter json;
-  json.begin_object().member("counter", rules::utf8_counter_key(counter));
-  answer(call.response, 200, json.end_object());
+  if (!*removed && !lost) return answer(call, 404, no_override_of(counter));
+  call.done((*removed ? "override removed: " : "lost override forgotten: ") + counter);
+  answer_override(call, counter, *removed ? **removed : *lost);
 }
 
 // Returns the counter that the path and the attributes of the query name, or nothing after
@@ -535,14 +531,14 @@ void set_override(const Call& call) {
   if (counter->size() > Overrides::kLongestKey) {
     return answer(call, 400, too_long(*counter));
   }
-  const std::string was = state_of(call, *body);
-  const auto replaced = call.overrides()->find(*counter);
-  const bool fits = call.overrides()->size() < call.overrides()->most() || replaced;
-  if (const auto set = call.admin.overrides->set(*counter, body->given); !set) {
-    return answer(call, fits ? 503 : 409, set.error());
-  }
+  const Overrides& all = *call.overrides();
+  const bool fits = all.size() < all.most() || all.find(*counter);
+  const auto replaced = call.admin.overrides->set(*counter, body->given);
+  if (!replaced) return answer(call, fits ? 503 : 409, replaced.error());
   call.done(said_of(*counter, body->given));
-  answer_override(call, *counter, body->given, was, replaced);
+  Overrides before(1);
+  if (*replaced) static_cast<void>(before.set(*counter, **replaced));
+  answer_override(call, *counter, body->given, state_of(call, *body, before), *replaced);
 }
 
 void remove_override(const Call& call) {

@@ -358,9 +358,9 @@ void put_override(Reply& reply, std::string_view counter, const Override& given)
 
 // Changes overrides, in another thread if that writes a file. Returns what `change` does.
 template <typename Change>
-Expected<bool> make_change(const CommandHandler& handler, const Change& change) {
+Expected<ServerOverrides::Before> make_change(const CommandHandler& handler, const Change& change) {
   if (!handler.parts.run_elsewhere || net::current_fiber() == nullptr) return change();
-  Expected<bool> result = false;
+  Expected<ServerOverrides::Before> result = ServerOverrides::Before();
   handler.parts.run_elsewhere([&] { result = change(); });
   return result;
 }

@@ -88,10 +88,10 @@ TEST_F(OverrideCommands, AnAttributeCanHaveTheNameOfAnOption) {
 class Unreachable final : public ServerOverrides {
  public:
   Unreachable() : ServerOverrides({}) {}
-  Expected<bool> set_through(redis::Client*, std::string_view, const Override&) override {
+  Expected<Before> set_through(redis::Client*, std::string_view, const Override&) override {
     return Unexpected{"Redis did not answer; the change may have been made; repeat it"};
   }
-  Expected<bool> unset_through(redis::Client*, std::string_view) override {
+  Expected<Before> unset_through(redis::Client*, std::string_view) override {
     return Unexpected{"Redis did not answer; the change may have been made; repeat it"};
   }
 };
