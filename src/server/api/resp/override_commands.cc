@@ -263,7 +263,7 @@ bool read_override(std::span<const std::string_view>& words, Override& given, Re
     return std::ranges::find(seen, option) != seen.end();
   };
   while (words.size() >= 2 && words.size() % 2 == 0) {
-    const auto option = std::ranges::find_if(
+    const auto* const option = std::ranges::find_if(
         kOptions, [&](std::string_view one) { return same_word(words[words.size() - 2], one); });
     if (option == kOptions.end()) break;
     if (has(*option)) {
