@@ -26,11 +26,15 @@ constexpr std::uint64_t kMostGroups = std::uint64_t{1} << 32;
 // How often a group is read again if it is being written; then its denials are ignored.
 constexpr int kTries = 4;
 
-// A word of a group. Acquire and release, so that the number of a group is read and written around
-// its words.
-using Word = std::atomic<std::uint64_t>;
-std::uint64_t get(const Word& word) noexcept { return word.load(std::memory_order_acquire); }
-void set(Word& word, std::uint64_t value) noexcept { word.store(value, std::memory_order_release); }
+// Acquire and release, so that the number of a group is read and written around its words.
+class Word {
+ public:
+  std::uint64_t get() const noexcept { return value_.load(std::memory_order_acquire); }
+  void set(std::uint64_t value) noexcept { value_.store(value, std::memory_order_release); }
+
+ private:
+  std::atomic<std::uint64_t> value_{0};
+};
 
 struct Slot {
   Word high;
@@ -42,27 +46,27 @@ struct Slot {
   Word reset_after;
 
   void write(const Fingerprint& key, const Denial& denial) noexcept {
-    set(high, key.high);
-    set(units, denial.numbers.units);
-    set(rest, denial.numbers.rest);
-    set(cost_and_remaining, std::uint64_t{denial.cost} << 32 | denial.remaining);
-    set(denied_at, static_cast<std::uint64_t>(denial.denied_at.time_since_epoch().count()));
-    set(retry_after, static_cast<std::uint64_t>(denial.retry_after.count()));
-    set(reset_after, static_cast<std::uint64_t>(denial.reset_after.count()));
+    high.set(key.high);
+    units.set(denial.numbers.units);
+    rest.set(denial.numbers.rest);
+    cost_and_remaining.set(std::uint64_t{denial.cost} << 32 | denial.remaining);
+    denied_at.set(static_cast<std::uint64_t>(denial.denied_at.time_since_epoch().count()));
+    retry_after.set(static_cast<std::uint64_t>(denial.retry_after.count()));
+    reset_after.set(static_cast<std::uint64_t>(denial.reset_after.count()));
   }
   Denial denial() const noexcept {
     const auto ticks = [](const Word& word) {
-      return Duration{static_cast<Duration::rep>(get(word))};
+      return Duration{static_cast<Duration::rep>(word.get())};
     };
-    const std::uint64_t both = get(cost_and_remaining);
-    return {.numbers = {get(units), get(rest)},
+    const std::uint64_t both = cost_and_remaining.get();
+    return {.numbers = {units.get(), rest.get()},
             .denied_at = Instant{ticks(denied_at)},
             .retry_after = ticks(retry_after),
             .reset_after = ticks(reset_after),
             .cost = static_cast<std::uint32_t>(both >> 32),
             .remaining = static_cast<std::uint32_t>(both)};
   }
-  std::uint64_t ends() const noexcept { return get(denied_at) + get(retry_after); }
+  std::uint64_t ends() const noexcept { return denied_at.get() + retry_after.get(); }
 };
 
 // Returns the period, or the number of the calendar with bit 60 set.
@@ -81,7 +85,7 @@ struct alignas(64) DenyTable::Group {
 
   std::size_t place_of(const Fingerprint& key) const noexcept {
     for (std::size_t i = 0; i < kWays; ++i) {
-      if (get(low[i]) == key.low && get(slots[i].high) == key.high) return i;
+      if (low[i].get() == key.low && slots[i].high.get() == key.high) return i;
     }
     return kNowhere;
   }
@@ -89,7 +93,7 @@ struct alignas(64) DenyTable::Group {
   std::size_t place_for_another() const noexcept {
     std::size_t best = 0;
     for (std::size_t i = 0; i < kWays; ++i) {
-      if (get(low[i]) == 0) return i;
+      if (low[i].get() == 0) return i;
       if (slots[i].ends() < slots[best].ends()) best = i;
     }
     return best;
@@ -143,25 +147,25 @@ std::optional<Denial> DenyTable::find(const Group& group, const Fingerprint& key
   return std::nullopt;
 }
 
-std::uint64_t DenyTable::forgotten(const Group& group) noexcept { return get(group.forgotten); }
+std::uint64_t DenyTable::forgotten(const Group& group) noexcept { return group.forgotten.get(); }
 
 void DenyTable::put(Group& group, std::uint64_t forgotten_before, const Fingerprint& key,
                     const Denial& denial) noexcept {
   const std::lock_guard lock(lock_of(group));
-  if (get(group.forgotten) != forgotten_before) return;
+  if (group.forgotten.get() != forgotten_before) return;
   std::size_t place = group.place_of(key);
   if (place == kNowhere) place = group.place_for_another();
   group.write([&] {
-    set(group.low[place], key.low);
+    group.low[place].set(key.low);
     group.slots[place].write(key, denial);
   });
 }
 
 void DenyTable::forget(Group& group, const Fingerprint& key) noexcept {
   const std::lock_guard lock(lock_of(group));
-  set(group.forgotten, get(group.forgotten) + 1);
+  group.forgotten.set(group.forgotten.get() + 1);
   const std::size_t place = group.place_of(key);
-  if (place != kNowhere) group.write([&] { set(group.low[place], 0); });
+  if (place != kNowhere) group.write([&] { group.low[place].set(0); });
 }
 
 }  // namespace sluice::policy
