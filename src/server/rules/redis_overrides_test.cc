@@ -123,7 +123,20 @@ TEST_F(RedisOverridesTest, AChangeReturnsWhatAnotherServerHasSet) {
     EXPECT_EQ(second_.overrides.unset(kKey).value()->limit, 3U);
     EXPECT_FALSE(second_.overrides.unset(kKey).value());
     EXPECT_FALSE(second_.overrides.set(kKey, {.limit = 4}).value());
+    const Override ended{.limit = 5, .until = Instant{Duration{1}}};
+    EXPECT_EQ(second_.overrides.set(kKey, ended).value()->limit, 4U);
+    EXPECT_FALSE(second_.overrides.unset(kKey).value());
   });
+}
+
+TEST_F(RedisOverridesTest, AChangeSaysIfWhatItReplacedCannotBeRead) {
+  std::string error;
+  Does job([&] { error = first_.overrides.unset_through(&client_, kKey).error(); });
+  ASSERT_TRUE(first_.fibers.run(job));
+  client_.answer("*2\r\n:1\r\n$7\r\nlater=1\r\n");
+  EXPECT_NE(error.find("the change was made, but what was there before cannot be read: 'later=1'"),
+            std::string::npos)
+      << error;
 }
 
 TEST_F(RedisOverridesTest, AReplyFromBeforeALossOfDataChangesNothing) {

@@ -212,12 +212,12 @@ Expected<bool> check(const redis::Client* client) {
 }
 
 // Changes the override of a counter in Redis, or removes it if the text is empty. Returns the
-// number of the change, or 0 if there was nothing to remove, and sets `before` to what was there.
-// Waits, on a fiber of the client's loop; null is an error. Errors: why it was not changed, or may
-// not be.
+// number of the change, or 0 if there was nothing to remove, and sets `before` to the text of what
+// was there. Waits, on a fiber of the client's loop; null is an error. Errors: why it was not
+// changed, or may not be.
 Expected<std::int64_t> change_override(redis::Client* client, const OverrideKeys& keys,
                                        std::string_view counter, std::string_view text,
-                                       std::optional<Override>& before) {
+                                       std::optional<std::string>& before) {
   if (const auto can = check(client); !can) return Unexpected{can.error()};
   net::FiberWait wait;
   Expected<std::int64_t> number = 0;
@@ -225,8 +225,7 @@ Expected<std::int64_t> change_override(redis::Client* client, const OverrideKeys
     number = number_of_change(answer);
     if (number && answer.reply->is_array_of(2) &&
         (*answer.reply)[1].type != redis::Reply::Type::kNil) {
-      const auto read = rules::parse_override((*answer.reply)[1].string());
-      before = read ? *read : Override{};  // of a text that is none, only that there was one
+      before = (*answer.reply)[1].string();
     }
     wait.finish();
   });
@@ -234,6 +233,19 @@ Expected<std::int64_t> change_override(redis::Client* client, const OverrideKeys
   client->submit(command);
   wait.wait();
   return number;
+}
+
+bool has_ended(const Override& given) { return given.until && *given.until <= SystemClock().now(); }
+
+// Reads the text of what a change has replaced; an override that had ended is none. Errors: why it
+// cannot be read.
+Expected<ServerOverrides::Before> read_before(const std::optional<std::string>& text) {
+  if (!text) return ServerOverrides::Before();
+  const auto read = rules::parse_override(*text);
+  if (read && has_ended(*read)) return ServerOverrides::Before();
+  if (read) return ServerOverrides::Before(*read);
+  return Unexpected{"the change was made, but what was there before cannot be read: " +
+                    base::in_quotes(*text) + ": " + read.error()};
 }
 
 // Sets at most kOverrideGroup overrides in script calls that are sent together. Returns the number
@@ -494,8 +506,7 @@ void RedisOverrides::apply(const OverrideChange& change) {
   }
   const auto given = rules::parse_override(change.text);
   if (!given) return;
-  const bool has_ended = given->until && *given->until <= SystemClock().now();
-  if (has_ended) {
+  if (has_ended(*given)) {
     overrides_.unset(change.counter);
   } else {
     static_cast<void>(overrides_.set(change.counter, *given));
@@ -571,11 +582,11 @@ void RedisOverrides::apply_own(std::uint64_t scans, std::uint64_t number,
 Expected<ServerOverrides::Before> RedisOverrides::set_through(redis::Client* client,
                                                               std::string_view counter,
                                                               const Override& given) {
-  Before before;
   if (counter.size() > Overrides::kLongestKey) {
     if (const auto set = overrides_.set(counter, given); !set) return Unexpected{set.error()};
-    return before;
+    return Before();
   }
+  std::optional<std::string> before;
   std::string text;
   rules::append_text(given, text);
   const std::uint64_t known_scans = scans();
@@ -585,14 +596,14 @@ Expected<ServerOverrides::Before> RedisOverrides::set_through(redis::Client* cli
   apply_own(known_scans, static_cast<std::uint64_t>(*number),
             [&] { set = overrides_.set(counter, given); });
   if (!set) return Unexpected{set.error()};
-  return before;
+  return read_before(before);
 }
 
 Expected<ServerOverrides::Before> RedisOverrides::unset_through(redis::Client* client,
                                                                 std::string_view counter) {
   const std::uint64_t known_scans = scans();
   const OverrideHead at = known();
-  Before before;
+  std::optional<std::string> before;
   const auto number = change_override(client, keys_, counter, {}, before);
   if (!number) return Unexpected{number.error()};
   apply_own(known_scans, static_cast<std::uint64_t>(*number), [&] { overrides_.unset(counter); });
@@ -602,7 +613,7 @@ Expected<ServerOverrides::Before> RedisOverrides::unset_through(redis::Client* c
     const std::lock_guard lock(mutex_);
     if (known_scans == scans_ && at == known_) overrides_.unset(counter);
   }
-  return before;
+  return read_before(before);
 }
 
 Status RedisOverrides::set_all(Entries entries, bool) {
