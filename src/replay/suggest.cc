@@ -470,6 +470,7 @@ constexpr unsigned bit_of(RouteKind kind) { return 1U << static_cast<unsigned>(k
 // Of `routes`: every request; and one that costs more than any limit has.
 constexpr unsigned kAnyRoute = 1U << kRoutes;
 constexpr unsigned kTooLarge = kAnyRoute << 1;
+static_assert(kTooLarge < 1U << 8, "MeasuredRequest::routes has a bit for each");
 
 // Counts the requests that a limit denies, exactly. Only a key that needs more than the limit has
 // is ever denied, so it decides the requests of these keys alone.
