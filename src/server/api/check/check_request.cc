@@ -163,23 +163,24 @@ bool CheckReader::add_cost(const JsonValue& value, JsonProblem& problem) {
 // Sets a member of the limit: one that every limit has, or an option, which is two words.
 bool CheckReader::add_to_limit(const JsonValue& value, JsonProblem& problem) {
   std::vector<std::string_view>& words = limit_words_;
-  const std::string quoted = base::in_quotes(value.name);
   for (std::size_t i = 0; i < words.size(); i += i < kRequired.size() ? 1 : 2) {
     const bool is_required = i < kRequired.size();
     if ((is_required ? kRequired[i] : words[i]) != value.name) continue;
     if (!is_required || words[i].data() != nullptr) {
-      return problem.is(quoted + " is given twice", "expected it once");
+      return problem.is(base::in_quotes(value.name) + " is given twice", "expected it once");
     }
     words[i] = value.text;
     return true;
   }
-  std::string expected = "expected one of: key, algorithm, limit, per";
-  bool is_known = value.name == "zone" || value.name == "starts";
-  for (const core::OptionInfo& option : core::kLimitOptions) {
-    is_known |= option.name == value.name;
-    expected.append(", ").append(option.name);
+  const bool is_of_calendar = value.name == "zone" || value.name == "starts";
+  if (!is_of_calendar && std::ranges::find(core::kLimitOptions, value.name,
+                                           &core::OptionInfo::name) == core::kLimitOptions.end()) {
+    std::string expected = "expected one of: key, algorithm, limit, per";
+    for (const core::OptionInfo& option : core::kLimitOptions) {
+      expected.append(", ").append(option.name);
+    }
+    return problem.is("unknown member " + base::in_quotes(value.name), expected + ", zone, starts");
   }
-  if (!is_known) return problem.is("unknown member " + quoted, expected + ", zone, starts");
   words.push_back(value.name);
   words.push_back(value.text);
   return true;
