@@ -4,7 +4,7 @@
 #include <array>
 #include <vector>
 
-#include "limiter/owned_charges.h"
+#include "sluice/detail/owned_charges.h"
 #include "sluice/permit_id.h"
 
 namespace sluice {
@@ -33,21 +33,19 @@ Hold::Hold(Store& store, std::string_view id, std::span<const Charge> charges, D
   request.store = &store;
   request.id = id.empty() ? PermitId::random_text() : std::string(id);
   request.name = PermitId::named(request.id);
-  request.held.copy(charges, is_budget);
   request.each.resize(charges.size());
-  request.unread.resize(request.held.charges.size());
   std::vector<Charge> all(charges.begin(), charges.end());
+  std::vector<Charge> held;
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (!is_budget(all[i])) continue;
     all[i].permit = &request.name;
     all[i].id_text = request.id;
     request.indices.push_back(i);
+    held.push_back(all[i]);
+    held.back().rule.new_keys = nullptr;  // borrowed for the call only
   }
-  for (Charge& charge : request.held.charges) {
-    charge.permit = &request.name;
-    charge.id_text = request.id;
-    charge.rule.new_keys = nullptr;  // borrowed for the call only
-  }
+  request.held = detail::OwnedCharges(held);
+  request.unread.resize(held.size());
   if (request.id.size() > kMaxIdBytes || request.indices.empty()) {
     decision_ = Decision::refused(Reason::kInvalid);
     std::fill(request.each.begin(), request.each.end(), decision_);
@@ -70,12 +68,12 @@ std::string_view Hold::id() const noexcept {
 
 Decision Hold::change(Action action, std::optional<Instant> now) noexcept {
   if (!request_ || !allowed()) return Decision::refused(Reason::kInvalid);
-  return request_->store->apply(action, request_->held.charges, now, request_->unread);
+  return request_->store->apply(action, request_->held.charges(), now, request_->unread);
 }
 
 Decision Hold::settle(std::uint64_t actual, std::optional<Instant> now) noexcept {
   if (request_) {
-    for (Charge& charge : request_->held.charges) charge.cost = actual;
+    for (Charge& charge : request_->held.charges()) charge.cost = actual;
   }
   return change(Verb::kSettle, now);
 }
@@ -85,7 +83,7 @@ Decision Hold::settle(std::span<const std::uint64_t> actual, std::optional<Insta
     return Decision::refused(Reason::kInvalid);
   }
   for (std::size_t i = 0; i < request_->indices.size(); ++i) {
-    request_->held.charges[i].cost = actual[request_->indices[i]];
+    request_->held.charges()[i].cost = actual[request_->indices[i]];
   }
   return change(Verb::kSettle, now);
 }

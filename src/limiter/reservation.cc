@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "limiter/owned_charges.h"
+#include "sluice/detail/owned_charges.h"
 
 namespace sluice {
 
@@ -34,15 +34,15 @@ Reservation::Reservation(Store& store, std::span<const Charge> charges, Duration
     : request_(std::make_unique<Request>()) {
   Request& request = *request_;
   request.store = &store;
-  request.owned.copy(charges, [](const Charge&) { return true; });
+  request.owned = detail::OwnedCharges(charges);
   request.each.resize(charges.size());
   request.unread.resize(charges.size());
   request.at = now;
-  decision_ = store.apply({Verb::kReserve, max_wait}, request.owned.charges, now, request.each);
+  decision_ = store.apply({Verb::kReserve, max_wait}, request.owned.charges(), now, request.each);
   request.turn = std::chrono::steady_clock::now() + delay();
   request.is_settled = !allowed();
   for (std::size_t i = 0; i < charges.size(); ++i) {
-    Charge& charge = request.owned.charges[i];
+    Charge& charge = request.owned.charges()[i];
     charge.rule.new_keys = nullptr;  // borrowed for the call only
     if (request.each[i].passed_over) charge.cost = 0;
   }
@@ -64,12 +64,12 @@ Decision Reservation::cancel(std::optional<Instant> now) noexcept {
   if (!request_ || request_->is_settled) return Decision::refused(Reason::kInvalid);
   if (request_->age(now, delay()) >= delay()) return Decision::refused(Reason::kInvalid);
   request_->is_settled = true;
-  return request_->store->apply(Verb::kRefund, request_->owned.charges, now, request_->unread);
+  return request_->store->apply(Verb::kRefund, request_->owned.charges(), now, request_->unread);
 }
 
 Decision Reservation::settle(std::uint64_t actual, std::optional<Instant> now) noexcept {
   std::array<std::uint64_t, kMaxCharges> all;
-  const std::size_t count = request_ ? request_->owned.charges.size() : 0;
+  const std::size_t count = request_ ? request_->owned.charges().size() : 0;
   if (count > all.size()) return Decision::refused(Reason::kInvalid);
   std::fill_n(all.begin(), count, actual);
   return settle(std::span(all).first(count), now);
@@ -77,20 +77,20 @@ Decision Reservation::settle(std::uint64_t actual, std::optional<Instant> now) n
 
 Decision Reservation::settle(std::span<const std::uint64_t> actual,
                              std::optional<Instant> now) noexcept {
-  if (!request_ || request_->is_settled || actual.size() != request_->owned.charges.size()) {
+  if (!request_ || request_->is_settled || actual.size() != request_->owned.charges().size()) {
     return Decision::refused(Reason::kInvalid);
   }
   request_->is_settled = true;
   const Duration age = request_->age(now, delay());
   for (std::size_t i = 0; i < actual.size(); ++i) {
-    Charge& charge = request_->owned.charges[i];
+    Charge& charge = request_->owned.charges()[i];
     if (request_->each[i].passed_over) continue;
     charge.gives_back = actual[i] <= charge.cost;
     charge.cost = charge.gives_back ? charge.cost - actual[i] : actual[i] - charge.cost;
     // Then the counter has nothing left of the charge, only units of others.
     if (charge.gives_back && age >= request_->each[i].reset_after) charge.cost = 0;
   }
-  return request_->store->apply(Verb::kCharge, request_->owned.charges, now, request_->unread);
+  return request_->store->apply(Verb::kCharge, request_->owned.charges(), now, request_->unread);
 }
 
 Reservation Limiter::reserve(std::string_view key, const Limit& limit, std::uint64_t cost,

@@ -70,8 +70,8 @@ class Sizes(Lint):
 
 
 class Headers(Lint):
-    def check(self, allowed):
-        for path, text in (("tools/lint/headers.txt", f"# A comment.\n{allowed}"),
+    def check(self, allowed, *more):
+        for path, text in (("tools/lint/headers.txt", f"# A comment.\n{allowed}"), *more,
                            ("src/a/x.h", ""), ("src/a/x.cc", '#include "a/x.h"\n'),
                            ("src/a/x_test.cc", '#include "a/x.h"\n'),
                            ("src/a/y.h", '#include "a/x.h"\n'), ("src/a/y.cc", '#include "a/y.h"\n'),
@@ -89,6 +89,17 @@ class Headers(Lint):
     def test_refuses_a_listed_header_that_has_another_number_of_users(self):
         self.assertIn("src/a/y.h: does not have exactly one user",
                       self.check("src/a/x.h\nsrc/a/y.h\n")[1])
+
+
+    def test_refuses_two_types_of_one_name(self):
+        hidden = "namespace a {\nnamespace {\nstruct T {};\n}  // namespace\n}  // namespace a\n"
+        shown = "namespace a {\nclass T final : public B {\n};\n}  // namespace a\n"
+        same = "namespace a {\nnamespace b {\n}  // namespace b\nenum class T : int {};\n}  // namespace a\n"
+        other = "namespace a::b {\nstruct T {};\n}  // namespace a::b\n"
+        self.assertEqual(self.check("src/a/x.h\n", ("src/p.cc", hidden), ("src/q.cc", shown), ("src/r.cc", other)),
+                         (0, ""))
+        self.assertEqual(self.check("src/a/x.h\n", ("src/p.cc", same)),
+                         (1, "src/p.cc and src/q.cc define a::T; make them one, or rename one\n"))
 
 
 class Lists(Lint):

@@ -18,54 +18,16 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "sluice/block.h"
 #include "sluice/detail/async_waits.h"
-#include "sluice/permit_id.h"
+#include "sluice/detail/owned_charges.h"
 #include "sluice/store.h"
 
 // The operations of AsyncLimiter.
 namespace sluice::detail {
-
-// A copy of charges with the bytes of their keys and tags, their permits and their blocks.
-class OwnedCharges {
- public:
-  // Throws std::bad_alloc.
-  explicit OwnedCharges(std::span<const Charge> charges)
-      : charges_(charges.begin(), charges.end()) {
-    std::size_t size = 0;
-    for (const Charge& charge : charges) size += charge.key.size() + charge.tag.size();
-    bytes_.reserve(size);  // so that the views and pointers below stay valid
-    permits_.reserve(charges.size());
-    blocks_.reserve(charges.size());
-    for (Charge& charge : charges_) {
-      charge.key = add(charge.key);
-      charge.tag = add(charge.tag);
-      if (charge.permit != nullptr) charge.permit = &permits_.emplace_back(*charge.permit);
-      if (charge.block != nullptr) charge.block = &blocks_.emplace_back(*charge.block);
-    }
-  }
-  OwnedCharges(OwnedCharges&&) = default;  // what the charges refer to does not move
-  OwnedCharges& operator=(OwnedCharges&&) = default;
-
-  std::span<const Charge> view() const noexcept { return charges_; }
-
- private:
-  std::string_view add(std::string_view text) {
-    const std::size_t begin = bytes_.size();
-    bytes_.insert(bytes_.end(), text.begin(), text.end());
-    return {bytes_.data() + begin, text.size()};
-  }
-
-  std::vector<Charge> charges_;
-  std::vector<char> bytes_;
-  std::vector<PermitId> permits_;
-  std::vector<Block> blocks_;
-};
 
 using DecisionSignature = void(boost::system::error_code, Decision);
 using DecisionsSignature = void(boost::system::error_code, Decision, std::vector<Decision>);
