@@ -274,20 +274,22 @@ bool RequestReader::has_header() const noexcept { return parser_->is_header_done
 
 namespace {
 
+using namespace std::string_view_literals;
+
 void append_number(std::string& out, std::size_t number) {
   char digits[20];
   const char* const end = std::to_chars(digits, digits + sizeof digits, number).ptr;
   out.append(digits, static_cast<std::size_t>(end - digits));
 }
 
-void append_status_line(std::string& out, int status) {
+void append_status(std::string& out, int status) {
   if (status == 200) {  // the usual case
-    out.append("HTTP/1.1 200 OK\r\n");
+    out.append("HTTP/1.1 200 OK"sv);
     return;
   }
-  out.append("HTTP/1.1 ");
+  out.append("HTTP/1.1 "sv);
   append_number(out, static_cast<std::size_t>(status));
-  out.append(" ").append(reason_phrase(status)).append("\r\n");
+  out.append(" "sv).append(reason_phrase(status));
 }
 
 }  // namespace
@@ -302,22 +304,21 @@ std::string_view reason_phrase(int status) noexcept {
 
 void append_head(std::string& out, const Response& response, std::string_view date, bool keep_alive,
                  int version) {
-  append_status_line(out, response.status);
-  out.append("Date: ").append(date).append("\r\n");
+  append_status(out, response.status);
+  out.append("\r\nDate: "sv).append(date);
   if (!response.content_type.empty()) {
-    out.append("Content-Type: ").append(response.content_type).append("\r\n");
+    out.append("\r\nContent-Type: "sv).append(response.content_type);
   }
   if (response.broadcast == nullptr) {
-    out.append("Content-Length: ");
+    out.append("\r\nContent-Length: "sv);
     append_number(out, response.body.size());
-    out.append("\r\n");
   }
   if (!keep_alive) {
-    out.append("Connection: close\r\n");
+    out.append("\r\nConnection: close"sv);
   } else if (version < 11) {
-    out.append("Connection: keep-alive\r\n");
+    out.append("\r\nConnection: keep-alive"sv);
   }
-  out.append(response.fields).append("\r\n");
+  out.append("\r\n"sv).append(response.fields).append("\r\n"sv);
 }
 
 namespace {
