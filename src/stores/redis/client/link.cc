@@ -48,19 +48,19 @@ std::string_view fatal_meaning(std::string_view error) noexcept {
 
 Handshake::Step Handshake::begin() {
   if (options_.protocol == 2) return begin_resp2();
-  return enter(Stage::kHello);
+  return enter(Step::kHello);
 }
 
 Handshake::Step Handshake::begin_resp2() {
-  return enter(options_.password.empty() ? Stage::kName : Stage::kAuth);
+  return enter(options_.password.empty() ? Step::kName : Step::kAuth);
 }
 
-Handshake::Step Handshake::enter(Stage stage) {
-  stage_ = stage;
+Handshake::Step Handshake::enter(Step step) {
+  step_ = step;
   output_.clear();
   const std::string& password = options_.password;
-  switch (stage) {
-    case Stage::kHello:
+  switch (step) {
+    case Step::kHello:
       if (password.empty()) {
         say({"HELLO", "3", "SETNAME", kName});
       } else {
@@ -69,19 +69,20 @@ Handshake::Step Handshake::enter(Stage stage) {
         say({"HELLO", "3", "AUTH", user, password, "SETNAME", kName});
       }
       break;
-    case Stage::kAuth:
+    case Step::kAuth:
       if (options_.username.empty()) {
         say({"AUTH", password});
       } else {
         say({"AUTH", options_.username, password});
       }
       break;
-    case Stage::kName: say({"CLIENT", "SETNAME", kName}); break;
-    case Stage::kSelect: say({"SELECT", std::to_string(options_.database)}); break;
-    case Stage::kRole: say({"ROLE"}); break;
-    case Stage::kReady: return Step::kReady;
+    case Step::kName: say({"CLIENT", "SETNAME", kName}); break;
+    case Step::kSelect: say({"SELECT", std::to_string(options_.database)}); break;
+    case Step::kRole: say({"ROLE"}); break;
+    case Step::kReady:
+    case Step::kFailed: break;
   }
-  return Step::kSend;
+  return step;
 }
 
 void Handshake::say(std::initializer_list<std::string_view> elements) {
@@ -94,52 +95,52 @@ void Handshake::say(std::initializer_list<std::string_view> elements) {
 
 Handshake::Step Handshake::on_reply(const Reply& reply) {
   if (reply.type == Reply::kError) return on_error(reply.text);
-  switch (stage_) {
-    case Stage::kHello: {
+  switch (step_) {
+    case Step::kHello: {
       if (reply.field("server").empty() && reply.field("version").empty()) {
         return fail("the server is not Redis: its answer to HELLO is unknown");
       }
       const std::string_view role = reply.field("role");
       if (!role.empty() && options_.only_master) {
         role_known_ = true;
-        if (on_role(role) == Step::kFailed) return Step::kFailed;
+        if (!is_master(role)) return Step::kFailed;
       }
       return after_name();
     }
-    case Stage::kAuth: return enter(Stage::kName);
-    case Stage::kName: return after_name();
-    case Stage::kSelect:
-      return enter(options_.only_master && !role_known_ ? Stage::kRole : Stage::kReady);
-    case Stage::kRole:
+    case Step::kAuth: return enter(Step::kName);
+    case Step::kName: return after_name();
+    case Step::kSelect:
+      return enter(options_.only_master && !role_known_ ? Step::kRole : Step::kReady);
+    case Step::kRole:
       if (!reply.is_array_of(1)) {
         return fail("the server is not Redis: its answer to ROLE is unknown");
       }
-      if (on_role(reply[0].string()) == Step::kFailed) return Step::kFailed;
-      return enter(Stage::kReady);
-    case Stage::kReady: break;
+      return is_master(reply[0].string()) ? enter(Step::kReady) : Step::kFailed;
+    case Step::kReady:
+    case Step::kFailed: break;
   }
   return fail("the server sent a reply without a command");
 }
 
 Handshake::Step Handshake::after_name() {
-  if (options_.database != 0) return enter(Stage::kSelect);
-  return enter(options_.only_master && !role_known_ ? Stage::kRole : Stage::kReady);
+  if (options_.database != 0) return enter(Step::kSelect);
+  return enter(options_.only_master && !role_known_ ? Step::kRole : Step::kReady);
 }
 
-Handshake::Step Handshake::on_role(std::string_view role) {
-  if (role == "master") return Step::kReady;
-  return fail("the server is not a master but a " + shown(role));
+bool Handshake::is_master(std::string_view role) {
+  if (role != "master") fail("the server is not a master but a " + shown(role));
+  return role == "master";
 }
 
 Handshake::Step Handshake::on_error(std::string_view error) {
   if (const std::string_view what = fatal_meaning(error); !what.empty()) return fail(what, error);
-  if (stage_ == Stage::kHello) return on_hello_refused(error);
+  if (step_ == Step::kHello) return on_hello_refused(error);
   if (error.starts_with("NOAUTH")) return fail("the server requires a password", error);
-  switch (stage_) {
-    case Stage::kName: return after_name();          // the name is optional
-    case Stage::kRole: return enter(Stage::kReady);  // no permission; a write will show the role
-    case Stage::kAuth: return fail("the server refuses the password", error);
-    case Stage::kSelect:
+  switch (step_) {
+    case Step::kName: return after_name();         // the name is optional
+    case Step::kRole: return enter(Step::kReady);  // no permission; a write will show the role
+    case Step::kAuth: return fail("the server refuses the password", error);
+    case Step::kSelect:
       if (error.find("out of range") != error.npos) {
         return fail("the server has no database " + std::to_string(options_.database), error);
       }
@@ -262,10 +263,10 @@ LinkAction LinkMachine::continue_handshake() {
 }
 
 void LinkMachine::take(Handshake::Step step) {
-  switch (step) {
-    case Handshake::Step::kSend: greeting_ = handshake_.output(); return;
-    case Handshake::Step::kFailed: return shut(handshake_.why());
-    case Handshake::Step::kReady: break;
+  if (step == Handshake::Step::kFailed) return shut(handshake_.why());
+  if (step != Handshake::Step::kReady) {
+    greeting_ = handshake_.output();
+    return;
   }
   phase_ = Phase::kReady;
   pipeline_.open();

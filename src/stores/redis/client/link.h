@@ -38,11 +38,15 @@ struct LinkOptions {
 // The first messages of a new connection, without I/O: HELLO 3 with user, password and name, or
 // AUTH and CLIENT SETNAME in RESP2 if the server does not know HELLO; then SELECT and ROLE.
 //
-//   begin() -> send output() -> on_reply() -> [kSend: the same again] -> kReady or kFailed
+//   begin() -> send output() -> on_reply() -> send output() ... until kReady or kFailed
 class Handshake {
  public:
   enum class Step : std::uint8_t {
-    kSend,    // send output(), and wait for the reply
+    kHello,
+    kAuth,
+    kName,
+    kSelect,
+    kRole,
     kReady,   // commands may be sent
     kFailed,  // why() has the reason
   };
@@ -56,19 +60,17 @@ class Handshake {
   const std::string& why() const noexcept { return why_; }
 
  private:
-  enum class Stage : std::uint8_t { kHello, kAuth, kName, kSelect, kRole, kReady };
-
-  Step enter(Stage stage);
+  Step enter(Step step);
   Step after_name();
   Step begin_resp2();
   Step on_error(std::string_view error);
   Step on_hello_refused(std::string_view error);
-  Step on_role(std::string_view role);
+  bool is_master(std::string_view role);
   Step fail(std::string_view what, std::string_view said = {});
   void say(std::initializer_list<std::string_view> elements);
 
   LinkOptions options_;
-  Stage stage_ = Stage::kHello;
+  Step step_ = Step::kHello;
   bool role_known_ = false;
   std::string output_;
   std::string why_;
