@@ -1,13 +1,11 @@
 // One connection to a Redis server: the handshake (AUTH, HELLO, SELECT, and whether
-// the module is there), commands in a pipeline, and the deadlines of each. LinkMachine decides
-// without sockets what to do; Link does it.
+// the module is there), commands in a pipeline, and the deadlines of each.
 
 #include "stores/redis/client/link.h"
 
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <optional>
 #include <utility>
 
 #include "stores/redis/client/command.h"
@@ -165,128 +163,12 @@ Handshake::Step Handshake::fail(std::string_view what, std::string_view said) {
 
 namespace {
 
-using Kind = LinkAction::Kind;
 using std::chrono::milliseconds;
 
 // How late a deadline may be noticed, so that deadlines close to each other share a timer.
 constexpr auto kDeadlineGrain = std::chrono::microseconds{500};
 
 }  // namespace
-
-LinkMachine::LinkMachine(LinkOptions options)
-    : options_(std::move(options)), handshake_(options_), pipeline_(options_.max_pending) {}
-
-std::string_view LinkMachine::submit(Command& command, bool asking, Time now) {
-  if (has_ended()) return "the connection has ended";
-  const bool was_idle = pipeline_.in_flight() == 0;
-  if (!pipeline_.submit(command, asking)) return "too many requests are pending";
-  if (was_idle) last_heard_ = now;
-  wake_by(command.deadline);
-  return {};
-}
-
-// --- events -----------------------------------------------------------------------------------
-
-void LinkMachine::on_connected(Time now) {
-  phase_ = Phase::kHandshake;
-  last_heard_ = now;
-  wake_by(now + options_.connect_timeout);
-  take(handshake_.begin());
-}
-
-void LinkMachine::on_input(std::size_t bytes, Time now) {
-  reader_.commit(bytes);
-  last_heard_ = now;
-}
-
-void LinkMachine::on_output(std::size_t bytes) noexcept {
-  const std::size_t of_greeting = std::min(bytes, greeting_unsent_);
-  greeting_unsent_ -= of_greeting;
-  pipeline_.handed(bytes - of_greeting);
-}
-
-void LinkMachine::on_timer(Time now) {
-  wake_at_ = Time::max();
-  if (has_ended()) return;
-  pipeline_.expire(now, ended_);
-  if (const auto deadline = pipeline_.next_deadline()) wake_by(*deadline);
-  std::optional<Time> silent_at;
-  if (phase_ == Phase::kHandshake) silent_at = last_heard_ + options_.connect_timeout;
-  if (pipeline_.in_flight() > 0) silent_at = last_heard_ + options_.longest_silence;
-  if (silent_at && now >= *silent_at) {
-    const auto silence = std::chrono::duration_cast<milliseconds>(now - last_heard_);
-    return shut("the server has not answered for " + std::to_string(silence.count()) + " ms");
-  }
-  if (silent_at) wake_by(*silent_at);
-  if (wake_at_ != Time::max()) wake_at_ = std::max(wake_at_, now + kDeadlineGrain);
-}
-
-void LinkMachine::on_closed(std::string_view why) {
-  if (!has_ended()) shut(why);
-}
-
-void LinkMachine::shut(std::string_view why) {
-  was_ready_ = is_ready();
-  why_ = why;
-  phase_ = Phase::kClosing;
-  wake_at_ = Time::max();
-  greeting_.clear();
-  pipeline_.abandon(why_, ended_);
-}
-
-// --- actions ----------------------------------------------------------------------------------
-
-LinkAction LinkMachine::next() {
-  if (phase_ == Phase::kClosing && !std::exchange(is_closed_, true)) return {Kind::kClose};
-  if (finished_ < ended_.size()) return ended_[finished_++];
-  ended_.clear();
-  finished_ = 0;
-  switch (phase_) {
-    case Phase::kHandshake: return continue_handshake();
-    case Phase::kReady: return answer_commands();
-    case Phase::kClosing: phase_ = Phase::kEnded; return {Kind::kEnded};
-    case Phase::kConnecting:
-    case Phase::kEnded: break;
-  }
-  return {};
-}
-
-LinkAction LinkMachine::continue_handshake() {
-  while (phase_ == Phase::kHandshake) {
-    switch (reader_.next()) {
-      case ReplyReader::Progress::kMore: return {};
-      case ReplyReader::Progress::kBad: shut(reader_.why()); break;
-      case ReplyReader::Progress::kReply: take(handshake_.on_reply(reader_.reply()));
-    }
-  }
-  return is_ready() ? LinkAction{Kind::kReady} : next();
-}
-
-void LinkMachine::take(Handshake::Step step) {
-  if (step == Handshake::Step::kFailed) return shut(handshake_.why());
-  if (step != Handshake::Step::kReady) {
-    greeting_ = handshake_.output();
-    return;
-  }
-  phase_ = Phase::kReady;
-  pipeline_.open();
-}
-
-LinkAction LinkMachine::answer_commands() {
-  const LinkAction action = pipeline_.next(reader_);
-  if (action.kind != Kind::kClose) return action;
-  shut(shown(action.answer.text));
-  return next();
-}
-
-void LinkMachine::take_output(std::string& bytes) {
-  if (greeting_.empty()) return pipeline_.take_output(bytes);
-  bytes.clear();
-  bytes.swap(greeting_);
-  greeting_unsent_ += bytes.size();
-}
-
-// --- Link -------------------------------------------------------------------------------------
 
 LinkOwner::LinkOwner(std::unique_ptr<EventLoop> loop, std::shared_ptr<const Target> target,
                      StoreObserver* observer)
@@ -301,6 +183,8 @@ void LinkOwner::refuse(Command& command, std::string_view why) noexcept {
   LinkCounters::add(counters_.errors, 1);
   command.done({.failure = Failure::kUnavailable, .text = why});
 }
+
+// --- Link -------------------------------------------------------------------------------------
 
 std::shared_ptr<Link> Link::connect(LinkOwner& owner, ServerAddress address, LinkOptions options,
                                     LinkCounters& counters) {
@@ -317,7 +201,9 @@ Link::Link(LinkOwner& owner, ServerAddress address, LinkOptions options, LinkCou
       address_(std::move(address)),
       owner_(&owner),
       counters_(counters),
-      machine_(std::move(options)),
+      options_(std::move(options)),
+      handshake_(options_),
+      pipeline_(options_.max_pending),
       timer_(loop_.make_timer([this] { on_timer(); })),
       transport_(loop_.make_transport(address_, *this)) {}
 
@@ -326,82 +212,159 @@ Link::Link(LinkOwner& owner, ServerAddress address, LinkOptions options, LinkCou
 // NOLINTNEXTLINE(bugprone-exception-escape)
 void Link::submit(Command& command, Time now, bool asking) noexcept {
   LinkCounters::add(counters_.pending, 1);
-  const std::string_view refusal = machine_.submit(command, asking, now);
-  if (!refusal.empty()) {
-    return finish(command, {.failure = Failure::kUnavailable, .text = refusal});
-  }
+  const auto refuse = [&](std::string_view why) {
+    finish(command, {.failure = Failure::kUnavailable, .text = why});
+  };
+  if (has_ended()) return refuse("the connection has ended");
+  const bool was_idle = pipeline_.in_flight() == 0;
+  if (!pipeline_.submit(command, asking)) return refuse("too many requests are pending");
+  if (was_idle) last_heard_ = now;
+  wake_by(command.deadline);
   LinkCounters::add(counters_.requests, 1);
-  settle();
+  flush();
 }
 
 // NOLINTNEXTLINE(bugprone-exception-escape): as submit()
 void Link::close() noexcept {
   owner_ = nullptr;
-  machine_.on_closed("the connection is closed");
-  execute();
+  on_closed("the connection is closed");
 }
 
 void Link::on_connected() {
-  machine_.on_connected(loop_.now());
+  phase_ = Phase::kHandshake;
+  last_heard_ = loop_.now();
+  wake_by(last_heard_ + options_.connect_timeout);
+  take(handshake_.begin());
   execute();
 }
 
 void Link::on_input(std::size_t bytes) {
-  machine_.on_input(bytes, loop_.now());
+  reader_.commit(bytes);
+  last_heard_ = loop_.now();
   execute();
 }
 
+void Link::take_output(std::string& bytes) {
+  if (greeting_.empty()) return pipeline_.take_output(bytes);
+  bytes.clear();
+  bytes.swap(greeting_);
+  greeting_unsent_ += bytes.size();
+}
+
 void Link::on_output(std::size_t bytes) {
-  machine_.on_output(bytes);
-  settle();
+  const std::size_t of_greeting = std::min(bytes, greeting_unsent_);
+  greeting_unsent_ -= of_greeting;
+  pipeline_.handed(bytes - of_greeting);
+  flush();
 }
 
 void Link::on_closed(const std::string& why) {
-  machine_.on_closed(why);
+  if (!has_ended()) end(why);
   execute();
 }
 
 void Link::on_timer() {
-  timer_at_ = Time::max();
-  machine_.on_timer(loop_.now());
+  const Time now = loop_.now();
+  wake_at_ = Time::max();
+  if (has_ended()) return;
+  pipeline_.expire(now, ended_);
+  Time wake_at = pipeline_.next_deadline().value_or(Time::max());
+  Time silent_at = Time::max();
+  if (phase_ == Phase::kHandshake) silent_at = last_heard_ + options_.connect_timeout;
+  if (pipeline_.in_flight() > 0) silent_at = last_heard_ + options_.longest_silence;
+  if (now >= silent_at) {
+    const auto silence = std::chrono::duration_cast<milliseconds>(now - last_heard_);
+    end("the server has not answered for " + std::to_string(silence.count()) + " ms");
+  } else {
+    wake_at = std::min(wake_at, silent_at);
+    if (wake_at != Time::max()) wake_by(std::max(wake_at, now + kDeadlineGrain));
+  }
   execute();
+}
+
+void Link::wake_by(Time at) noexcept {
+  if (at >= wake_at_) return;
+  wake_at_ = at;
+  timer_->set(at);
+}
+
+void Link::end(std::string_view why) {
+  was_ready_ = ready();
+  if (was_ready_) LinkCounters::add(counters_.connected, ~std::size_t{0});
+  why_ = why;
+  phase_ = Phase::kEnding;
+  greeting_.clear();
+  pipeline_.abandon(why_, ended_);
+  timer_->stop();
+  transport_->close();
 }
 
 // --- actions ----------------------------------------------------------------------------------
 
 void Link::execute() {
   const auto kept = shared_from_this();  // the owner may release the link
-  for (;;) {
-    const LinkAction action = machine_.next();
-    switch (action.kind) {
-      case LinkAction::Kind::kNothing: return settle();
-      case LinkAction::Kind::kReady: on_ready(); break;
-      case LinkAction::Kind::kFinish: finish(*action.command, action.answer); break;
-      case LinkAction::Kind::kError: on_server_error(action); break;
-      case LinkAction::Kind::kScriptSent:
-        LinkCounters::add(counters_.scripts_sent, 1);
-        owner_->emit(StoreEventKind::kScriptLoaded, address_.to_string(),
-                     action.command->script->name);
-        break;
-      case LinkAction::Kind::kClose: close_socket(); break;
-      case LinkAction::Kind::kEnded:
-        if (owner_ != nullptr) owner_->on_ended(*this, machine_.why(), machine_.was_ready());
-        return;
-    }
+  while (execute_next()) {
   }
+  flush();
 }
 
-void Link::on_ready() {
+// Returns false if there is nothing to do until the next event.
+bool Link::execute_next() {
+  if (finished_ < ended_.size()) {
+    const Pipeline::Event event = ended_[finished_++];
+    finish(*event.command, event.answer);
+    return true;
+  }
+  ended_.clear();
+  finished_ = 0;
+  if (phase_ == Phase::kHandshake) return continue_handshake();
+  if (ready()) return answer_command();
+  if (phase_ == Phase::kEnding) {
+    phase_ = Phase::kEnded;
+    if (owner_ != nullptr) owner_->on_ended(*this, why_, was_ready_);
+  }
+  return false;
+}
+
+bool Link::continue_handshake() {
+  switch (reader_.next()) {
+    case ReplyReader::Progress::kMore: return false;
+    case ReplyReader::Progress::kBad: end(reader_.why()); break;
+    case ReplyReader::Progress::kReply: take(handshake_.on_reply(reader_.reply())); break;
+  }
+  return true;
+}
+
+void Link::take(Handshake::Step step) {
+  if (step == Handshake::Step::kFailed) return end(handshake_.why());
+  if (step != Handshake::Step::kReady) {
+    greeting_ = handshake_.output();
+    return;
+  }
+  phase_ = Phase::kReady;
+  pipeline_.open();
   LinkCounters::add(counters_.connects, 1);
   LinkCounters::add(counters_.connected, 1);
   owner_->on_ready(*this);
 }
 
-void Link::on_server_error(const LinkAction& action) {
-  if (!owner_->on_error(*this, *action.command, action.answer.text)) {
-    return finish(*action.command, action.answer);
+bool Link::answer_command() {
+  const auto [kind, command, answer] = pipeline_.next(reader_);
+  switch (kind) {
+    case Pipeline::Event::Kind::kNothing: return false;
+    case Pipeline::Event::Kind::kBroken: end(shown(answer.text)); break;
+    case Pipeline::Event::Kind::kScriptSent:
+      LinkCounters::add(counters_.scripts_sent, 1);
+      owner_->emit(StoreEventKind::kScriptLoaded, address_.to_string(), command->script->name);
+      break;
+    case Pipeline::Event::Kind::kFinish:
+      if (answer.failure == Failure::kError && owner_->on_error(*this, *command, answer.text)) {
+        LinkCounters::add(counters_.pending, ~std::size_t{0});
+      } else {
+        finish(*command, answer);
+      }
   }
-  LinkCounters::add(counters_.pending, ~std::size_t{0});
+  return true;
 }
 
 void Link::finish(Command& command, const Answer& answer) noexcept {
@@ -414,18 +377,8 @@ void Link::finish(Command& command, const Answer& answer) noexcept {
   command.done(answer);
 }
 
-void Link::close_socket() noexcept {
-  if (machine_.was_ready()) LinkCounters::add(counters_.connected, ~std::size_t{0});
-  timer_->stop();
-  transport_->close();
-}
-
-void Link::settle() {
-  if (machine_.wake_at() < timer_at_) {
-    timer_at_ = machine_.wake_at();
-    timer_->set(timer_at_);
-  }
-  if (machine_.has_output()) transport_->flush();
+void Link::flush() {
+  if (!greeting_.empty() || pipeline_.has_output()) transport_->flush();
 }
 
 }  // namespace sluice::redis

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -76,79 +75,6 @@ class Handshake {
   std::string why_;
 };
 
-// One connection to one server as a state machine without I/O: bytes and events in, actions out.
-//
-//   connecting --on_connected()--> handshake --> ready --> ended
-//
-// After each event the shell executes next() until it returns kNothing, sends has_output(), and
-// calls on_timer() at wake_at(). A command that submit() accepts is handed back by exactly one
-// kFinish or kError. Actions may be executed in any context that allows submit() to be called.
-//
-// Ownership: borrows each command until it is handed back. Single-threaded. Cost: no allocation
-// per command once its buffers have grown.
-class LinkMachine {
- public:
-  using Duration = std::chrono::steady_clock::duration;
-
-  explicit LinkMachine(LinkOptions options);
-
-  // Returns why the command is refused; empty if it is accepted. `asking`: sends ASKING first.
-  // Commands that are submitted before the handshake is complete wait for it.
-  std::string_view submit(Command& command, bool asking, Time now);
-
-  void on_connected(Time now);
-  // The buffer for bytes from the server, then the number of bytes that were read into it.
-  std::span<char> room() { return reader_.prepare(kReadSize); }
-  void on_input(std::size_t bytes, Time now);
-  // Bytes of take_output() that the operating system has accepted.
-  void on_output(std::size_t bytes) noexcept;
-  void on_timer(Time now);
-  // The connection could not be made, was lost, or must be closed.
-  void on_closed(std::string_view why);
-
-  LinkAction next();
-
-  bool has_output() const noexcept { return !greeting_.empty() || pipeline_.has_output(); }
-  // Replaces `bytes` by the output. While it is being sent there may be more.
-  void take_output(std::string& bytes);
-
-  // When to call on_timer(); Time::max(): there is nothing to wait for.
-  Time wake_at() const noexcept { return wake_at_; }
-  bool is_ready() const noexcept { return phase_ == Phase::kReady; }
-  // Commands that have not been handed back.
-  std::size_t pending() const noexcept { return pipeline_.live(); }
-
-  // After the end.
-  bool was_ready() const noexcept { return was_ready_; }
-  const std::string& why() const noexcept { return why_; }
-
- private:
-  enum class Phase : std::uint8_t { kConnecting, kHandshake, kReady, kClosing, kEnded };
-  static constexpr std::size_t kReadSize = 16 << 10;
-
-  bool has_ended() const noexcept { return phase_ >= Phase::kClosing; }
-  void wake_by(Time at) noexcept { wake_at_ = std::min(wake_at_, at); }
-  LinkAction continue_handshake();
-  void take(Handshake::Step step);
-  LinkAction answer_commands();
-  void shut(std::string_view why);
-
-  LinkOptions options_;
-  Phase phase_ = Phase::kConnecting;
-  Handshake handshake_;
-  Pipeline pipeline_;
-  ReplyReader reader_;
-  std::string greeting_;             // the handshake's next message
-  std::size_t greeting_unsent_ = 0;  // bytes of it that were taken and not yet accepted
-  Time wake_at_ = Time::max();
-  Time last_heard_ = {};           // of the last byte, or since when a reply is outstanding
-  std::vector<LinkAction> ended_;  // commands to be handed back
-  std::size_t finished_ = 0;       // of these
-  bool is_closed_ = false;
-  bool was_ready_ = false;
-  std::string why_;
-};
-
 // Counts of the links of one event loop. Written by the loop's thread, read from any thread.
 struct LinkCounters {
   std::atomic<std::uint64_t> requests{0};  // submitted; one that is redirected counts twice
@@ -217,11 +143,13 @@ class LinkOwner : public Client {
   StoreObserver* observer_;
 };
 
-// One connection to one server, from connecting and the handshake to its end: executes what
-// LinkMachine decides, on a transport and a timer of the loop. It does not reconnect: its owner
-// makes another link, after a backoff.
+// One connection to one server, on a transport and a timer of the loop. It does not reconnect: its
+// owner makes another link, after a backoff.
 //
-// Thread-safety: the loop's thread only. Ownership: borrows the owner, its loop and the counters.
+//   connecting --on_connected()--> handshake --> ready --> ending --> ended
+//
+// Thread-safety: the loop's thread only. Ownership: borrows the owner, its loop and the counters,
+// and each command until it ends. Cost: no allocation per command once its buffers have grown.
 class Link final : public std::enable_shared_from_this<Link> {
  public:
   // Connects at once. Releasing the link ends the commands under way without calling the owner:
@@ -234,37 +162,62 @@ class Link final : public std::enable_shared_from_this<Link> {
   // `asking`: sends ASKING first (a cluster). Ends the process if there is no memory.
   void submit(Command& command, Time now, bool asking = false) noexcept;
 
-  bool ready() const noexcept { return machine_.is_ready(); }
-  std::size_t pending() const noexcept { return machine_.pending(); }
+  bool ready() const noexcept { return phase_ == Phase::kReady; }
+  // Commands that have not ended.
+  std::size_t pending() const noexcept { return pipeline_.live(); }
   const ServerAddress& address() const noexcept { return address_; }
 
-  // For the transport: see LinkMachine. on_closed() is its last call.
+  // For the transport. on_closed() is its last call.
   void on_connected();
-  std::span<char> room() { return machine_.room(); }
+  // The buffer for bytes from the server, then the number of bytes that were read into it.
+  std::span<char> room() { return reader_.prepare(kReadSize); }
   void on_input(std::size_t bytes);
-  void take_output(std::string& bytes) { machine_.take_output(bytes); }
+  // Replaces `bytes` by the output; while it is being sent there may be more. Then the number of
+  // its bytes that the operating system has accepted.
+  void take_output(std::string& bytes);
   void on_output(std::size_t bytes);
+  // The connection could not be made, or was lost.
   void on_closed(const std::string& why);
 
  private:
+  enum class Phase : std::uint8_t { kConnecting, kHandshake, kReady, kEnding, kEnded };
+  static constexpr std::size_t kReadSize = 16 << 10;
+
   Link(LinkOwner& owner, ServerAddress address, LinkOptions options, LinkCounters& counters);
 
+  bool has_ended() const noexcept { return phase_ >= Phase::kEnding; }
   void close() noexcept;
+  void end(std::string_view why);
+  // Does what follows from an event, until there is nothing to do. Commands and the owner, which it
+  // calls, may submit others and release the link.
   void execute();
-  void on_ready();
+  bool execute_next();
+  bool continue_handshake();
+  void take(Handshake::Step step);
+  bool answer_command();
   void finish(Command& command, const Answer& answer) noexcept;
-  void on_server_error(const LinkAction& action);
-  void close_socket() noexcept;
-  void settle();
+  void flush();
   void on_timer();
+  void wake_by(Time at) noexcept;
 
   EventLoop& loop_;
   ServerAddress address_;
   LinkOwner* owner_;  // null: it is not called any more
   LinkCounters& counters_;
-  LinkMachine machine_;
+  LinkOptions options_;
+  Phase phase_ = Phase::kConnecting;
+  Handshake handshake_;
+  Pipeline pipeline_;
+  ReplyReader reader_;
+  std::string greeting_;                // the handshake's next message
+  std::size_t greeting_unsent_ = 0;     // bytes of it that were taken and not yet accepted
+  Time last_heard_ = {};                // of the last byte, or since when a reply is outstanding
+  std::vector<Pipeline::Event> ended_;  // commands that end without an answer of the server
+  std::size_t finished_ = 0;            // of these
+  bool was_ready_ = false;              // before the end
+  std::string why_;                     // of the end
   std::unique_ptr<Timer> timer_;
-  Time timer_at_ = Time::max();
+  Time wake_at_ = Time::max();  // when the timer is due
   std::shared_ptr<Transport> transport_;
 };
 

@@ -280,8 +280,8 @@ bool says_unknown_script(const Reply& reply) noexcept {
   return reply.text.starts_with(kUnknownScript);
 }
 
-LinkAction broken(std::string_view why) noexcept {
-  return {LinkAction::Kind::kClose, nullptr, {.text = why}};
+Pipeline::Event broken(std::string_view why) noexcept {
+  return {Pipeline::Event::Kind::kBroken, nullptr, {.text = why}};
 }
 
 }  // namespace
@@ -369,7 +369,7 @@ void Pipeline::write(Slot& slot) {
   written_ += output_.size() - before;
 }
 
-LinkAction Pipeline::next(ReplyReader& reader) {
+Pipeline::Event Pipeline::next(ReplyReader& reader) {
   while (true) {
     const ReplyReader::Progress progress = reader.next();
     if (progress == ReplyReader::Progress::kMore) return {};
@@ -401,12 +401,12 @@ LinkAction Pipeline::next(ReplyReader& reader) {
       push(slot);
       continue;
     }
-    if (!error) return {LinkAction::Kind::kFinish, command, {.reply = &reply}};
+    if (!error) return {Event::Kind::kFinish, command, {.reply = &reply}};
     if (slot.form == Form::kPlain || slot.form == Form::kModule || slot.form == Form::kText ||
         !says_unknown_script(reply)) {
-      return {LinkAction::Kind::kError, command, {Failure::kError, reply.text, &reply}};
+      return {Event::Kind::kFinish, command, {Failure::kError, reply.text, &reply}};
     }
-    if (send_anew(slot)) return {LinkAction::Kind::kScriptSent, command};
+    if (send_anew(slot)) return {Event::Kind::kScriptSent, command};
   }
 }
 
@@ -424,7 +424,7 @@ bool Pipeline::text_is_under_way(const Script* script) const noexcept {
   return found != texts_.end() && found->second >= first_;
 }
 
-void Pipeline::expire(Time now, std::vector<LinkAction>& ended) {
+void Pipeline::expire(Time now, std::vector<Event>& ended) {
   const Answer sent{Failure::kTimeout, "no answer by the deadline", nullptr};
   const Answer unsent{Failure::kUnavailable, "not sent by the deadline", nullptr};
   for (std::size_t i = dead_; i < slots_.size() && live_ > 0; ++i) {
@@ -432,7 +432,7 @@ void Pipeline::expire(Time now, std::vector<LinkAction>& ended) {
     const bool due = slot.command != nullptr && slot.deadline <= now;
     if (due) {
       // If it is open, the bytes will leave.
-      ended.push_back({LinkAction::Kind::kFinish, slot.command, open_ ? sent : unsent});
+      ended.push_back({Event::Kind::kFinish, slot.command, open_ ? sent : unsent});
       slot.command = nullptr;
       --live_;
     }
@@ -452,13 +452,13 @@ std::optional<Pipeline::Time> Pipeline::next_deadline() const noexcept {
   return first;
 }
 
-void Pipeline::abandon(std::string_view why, std::vector<LinkAction>& ended) {
+void Pipeline::abandon(std::string_view why, std::vector<Event>& ended) {
   while (!slots_.empty()) {
     const Slot slot = slots_.pop_front();
     ++first_;
     if (slot.command == nullptr) continue;
     const Failure failure = was_sent(slot) ? Failure::kLost : Failure::kUnavailable;
-    ended.push_back({LinkAction::Kind::kFinish, slot.command, {failure, why, nullptr}});
+    ended.push_back({Event::Kind::kFinish, slot.command, {failure, why, nullptr}});
   }
   live_ = 0;
   dead_ = 0;

@@ -126,22 +126,6 @@ class Ring {
   std::size_t size_ = 0;
 };
 
-// What a connection does next: see LinkMachine::next().
-struct LinkAction {
-  enum class Kind : std::uint8_t {
-    kNothing,     // wait for the next event
-    kReady,       // the handshake is complete
-    kFinish,      // call command->done(answer)
-    kError,       // as kFinish, or send the command to another server
-    kScriptSent,  // the server did not know command->script, which was sent again as text
-    kClose,       // close the socket; of a Pipeline: because of answer.text
-    kEnded,       // the last action: all commands have been handed back
-  };
-  Kind kind = Kind::kNothing;
-  Command* command = nullptr;
-  Answer answer = {};  // valid until the next call of a member
-};
-
 // The commands under way on one connection, in the order of their replies, without I/O.
 //
 // Commands wait until open(), which is called after the handshake; from then on submit() writes
@@ -155,6 +139,17 @@ struct LinkAction {
 class Pipeline {
  public:
   using Time = std::chrono::steady_clock::time_point;
+  struct Event {
+    enum class Kind : std::uint8_t {
+      kNothing,     // more bytes are needed
+      kFinish,      // the command has ended with the answer
+      kScriptSent,  // the server did not know command->script, which was sent again as text
+      kBroken,      // the connection is of no use any more, because of answer.text
+    };
+    Kind kind = Kind::kNothing;
+    Command* command = nullptr;
+    Answer answer = {};  // valid until the next call of a member
+  };
 
   explicit Pipeline(std::size_t max_pending) : max_pending_(max_pending) {}
   Pipeline(const Pipeline&) = delete;
@@ -169,14 +164,14 @@ class Pipeline {
   void take_output(std::string& bytes);
   void handed(std::size_t bytes) noexcept { handed_ += bytes; }
 
-  // Returns what to do with the next reply. kNothing: more bytes are needed.
-  LinkAction next(ReplyReader& reader);
+  // Reads the next reply.
+  Event next(ReplyReader& reader);
 
   // Appends the commands whose deadlines have passed, and forgets them; drops their replies later.
-  void expire(Time now, std::vector<LinkAction>& ended);
+  void expire(Time now, std::vector<Event>& ended);
   std::optional<Time> next_deadline() const noexcept;
   // Appends all other commands, and forgets everything. `why` must outlive their answers.
-  void abandon(std::string_view why, std::vector<LinkAction>& ended);
+  void abandon(std::string_view why, std::vector<Event>& ended);
 
   // The number of commands; and the number of replies to come, also to commands that have ended.
   std::size_t live() const noexcept { return live_; }

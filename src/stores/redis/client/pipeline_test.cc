@@ -13,7 +13,7 @@ namespace sluice::redis::pipeline_test {
 namespace {
 
 using namespace std::chrono_literals;
-using Kind = LinkAction::Kind;
+using Kind = Pipeline::Event::Kind;
 
 constexpr Script kOne = {.name = "one", .text = "return 1", .sha1 = "aa"};
 constexpr Script kTwo = {.name = "two", .text = "return 2", .sha1 = "bb"};
@@ -59,21 +59,21 @@ class PipelineTest : public ::testing::Test {
     reader.feed(bytes);
     std::string out;
     while (true) {
-      const LinkAction action = pipeline.next(reader);
+      const Pipeline::Event action = pipeline.next(reader);
       const std::string name =
           action.command != nullptr ? static_cast<Named*>(action.command)->name : "";
       switch (action.kind) {
         case Kind::kNothing: return out;
-        case Kind::kFinish: out += name + "=" + described(*action.answer.reply) + " "; break;
-        case Kind::kError: out += name + described(*action.answer.reply) + " "; break;
+        case Kind::kFinish:
+          out += name + (action.answer.failure == Failure::kNone ? "=" : "");
+          out += described(*action.answer.reply) + " ";
+          break;
         case Kind::kScriptSent: out += name + ":script "; break;
-        case Kind::kClose: return out + "broken: " + std::string(action.answer.text);
-        case Kind::kReady:
-        case Kind::kEnded: return out + "?";
+        case Kind::kBroken: return out + "broken: " + std::string(action.answer.text);
       }
     }
   }
-  static std::string shown(const std::vector<LinkAction>& ended) {
+  static std::string shown(const std::vector<Pipeline::Event>& ended) {
     std::string out;
     for (const auto& one : ended) {
       const bool is_unsent = one.answer.failure == Failure::kUnavailable;
@@ -82,12 +82,12 @@ class PipelineTest : public ::testing::Test {
     return out;
   }
   std::string expire(std::chrono::milliseconds now) {
-    std::vector<LinkAction> ended;
+    std::vector<Pipeline::Event> ended;
     pipeline.expire(at(now), ended);
     return shown(ended);
   }
   std::string abandon() {
-    std::vector<LinkAction> ended;
+    std::vector<Pipeline::Event> ended;
     pipeline.abandon("lost", ended);
     return shown(ended);
   }
