@@ -228,14 +228,17 @@ class Key {
 //   open() -> decide() -> reply from outcomes() -> write()
 class Decider {
  public:
-  // Opens the keys: those of the counters of a request, then those of its blocks. The last names
+  // What to decide. Set it before open().
+  Request& request() noexcept { return request_; }
+  const Request& request() const noexcept { return request_; }
+  // Opens the keys: those of the counters of the request, then those of its blocks. The last names
   // are those of its ledgers.
-  bool open(RedisModuleCtx* context, std::span<RedisModuleString*> names, std::size_t ledgers = 0);
+  bool open(RedisModuleCtx* context, std::span<RedisModuleString*> names);
   // Decides the request at its time, or at the server's. key(failed()), counter failed() or
   // ledger(failed()) is the one of the result; with kStoreFull they are new_counters().
-  Result decide(const Request& request);
+  Result decide();
   // Makes the changes.
-  void write(const Request& request);
+  void write();
   // Closes the keys.
   void close() noexcept { keys_.clear(); }
 
@@ -247,30 +250,32 @@ class Decider {
   const Outcome& outcome(std::size_t i) const noexcept { return outcomes_[i]; }
   std::size_t failed() const noexcept { return failed_; }
   // Whether key(failed()) has the type that the value of its counter or block has.
-  bool has_right_type(const Request& request) const noexcept {
-    const bool is_hash = failed_ < request.counters.size() && is_budget(request.counters[failed_]);
+  bool has_right_type() const noexcept {
+    const bool is_hash =
+        failed_ < request_.counters.size() && is_budget(request_.counters[failed_]);
     return is_hash ? key(failed_).is_hash() : key(failed_).is_string();
   }
   const std::vector<std::size_t>& new_counters() const noexcept { return new_; }
 
  private:
-  Result read_blocks(const Request& request);
-  Result share_units(const Request& request);
-  Result decide_counters(const Request& request);
-  Result decide_counter(Action action, const Asked& asked, std::uint64_t cost, std::size_t i);
-  void choose_in_rows(const Request& request);
-  Result prepare_budgets(const Request& request);
-  void write_counter(const Request& request, std::size_t i);
-  void write_ledger(const Request& request, std::size_t i, RedisModuleString* name);
-  bool changes_block(const Request& request, const AskedBlock& asked) const noexcept;
-  void write_block(const Request& request, std::size_t j);
-  long long end_of_key(const Request& request, core::Ticks keep_until) const noexcept;
+  Result read_blocks();
+  Result share_units();
+  Result decide_counters();
+  Result decide_counter(Action action, std::uint64_t cost, std::size_t i);
+  void choose_in_rows();
+  Result prepare_budgets();
+  void write_counter(std::size_t i);
+  void write_ledger(std::size_t i, RedisModuleString* name);
+  bool changes_block(const AskedBlock& asked) const noexcept;
+  void write_block(std::size_t j);
+  long long end_of_key(core::Ticks keep_until) const noexcept;
 
   RedisModuleCtx* context_ = nullptr;
+  Request request_;
   std::vector<Key> keys_;
   std::span<RedisModuleString*> ledgers_;
   std::vector<Outcome> outcomes_;
-  std::vector<RedisModuleString*> words_;  // of a command that write() replicates
+  std::vector<RedisModuleString*> replicated_;  // the words of a command that write() replicates
   std::vector<BlockValue> blocks_;
   std::vector<std::size_t> new_;
   std::string block_text_;
@@ -286,7 +291,6 @@ class Decider {
 struct Call {
   RedisModuleCtx* context = nullptr;
   std::span<RedisModuleString*> words;
-  Request request;
   Decider decider;
   std::string text;
 };
@@ -432,8 +436,7 @@ Ticks Decider::server_time() noexcept {
       .count();
 }
 
-bool Decider::open(RedisModuleCtx* context, std::span<RedisModuleString*> names,
-                   std::size_t ledgers) {
+bool Decider::open(RedisModuleCtx* context, std::span<RedisModuleString*> names) {
   close();
   context_ = context;
   for (std::size_t i = 1; i < names.size(); ++i) {
@@ -441,47 +444,47 @@ bool Decider::open(RedisModuleCtx* context, std::span<RedisModuleString*> names,
       if (bytes_of(names[i]) == bytes_of(names[j])) return false;
     }
   }
-  ledgers_ = names.last(ledgers);
-  names = names.first(names.size() - ledgers);
+  ledgers_ = names.last(request_.ledgers);
+  names = names.first(names.size() - request_.ledgers);
   keys_.reserve(names.size());
-  for (RedisModuleString* const name : names) keys_.emplace_back(context, name);
+  for (RedisModuleString* const name : names) keys_.emplace_back(context_, name);
   return true;
 }
 
-Result Decider::decide(const Request& request) {
-  now_ = request.at ? *request.at : server_time();
+Result Decider::decide() {
+  now_ = request_.at ? *request_.at : server_time();
   units_for_each_.reset();
   is_blocked_ = false;
   for (std::size_t i = 0; i < keys_.size(); ++i) {
     failed_ = i;
     if (keys_[i].is_absent()) continue;
-    if (!has_right_type(request) || (keys_[i].is_string() && keys_[i].value().empty())) {
+    if (!has_right_type() || (keys_[i].is_string() && keys_[i].value().empty())) {
       return Result::kForeign;
     }
   }
   block_text_.reserve(kMostBlockBytes);  // so that write() allocates nothing
-  Result result = read_blocks(request);
-  if (result == Result::kDecided && request.shares_units) result = share_units(request);
-  return result == Result::kDecided ? decide_counters(request) : result;
+  Result result = read_blocks();
+  if (result == Result::kDecided && request_.shares_units) result = share_units();
+  return result == Result::kDecided ? decide_counters() : result;
 }
 
-Result Decider::read_blocks(const Request& request) {
-  if (blocks_.size() < request.blocks.size()) blocks_.resize(request.blocks.size());
-  for (std::size_t j = 0; j < request.blocks.size(); ++j) {
-    failed_ = request.counters.size() + j;
+Result Decider::read_blocks() {
+  if (blocks_.size() < request_.blocks.size()) blocks_.resize(request_.blocks.size());
+  for (std::size_t j = 0; j < request_.blocks.size(); ++j) {
+    failed_ = request_.counters.size() + j;
     if (!read_block_value(keys_[failed_].value(), now_, blocks_[j])) return Result::kForeign;
-    is_blocked_ |= denies(request.blocks[j], blocks_[j], now_);
+    is_blocked_ |= denies(request_.blocks[j], blocks_[j], now_);
   }
   return Result::kDecided;
 }
 
 // Finds out how many units every charge can have; one if there are none, which is denied then.
-Result Decider::share_units(const Request& request) {
+Result Decider::share_units() {
   std::uint64_t units = kMaxAmount;
-  if (outcomes_.size() < request.counters.size()) outcomes_.resize(request.counters.size());
-  for (std::size_t i = 0; i < request.counters.size(); ++i) {
-    const Asked& asked = request.counters[i];
-    const Result result = decide_counter(Verb::kPeek, asked, 0, i);
+  if (outcomes_.size() < request_.counters.size()) outcomes_.resize(request_.counters.size());
+  for (std::size_t i = 0; i < request_.counters.size(); ++i) {
+    const Asked& asked = request_.counters[i];
+    const Result result = decide_counter(Verb::kPeek, 0, i);
     if (result != Result::kDecided) return result;
     units = std::min({units, asked.cost, outcomes_[i].answer.remaining / asked.charges});
   }
@@ -489,31 +492,31 @@ Result Decider::share_units(const Request& request) {
   return Result::kDecided;
 }
 
-Result Decider::decide_counters(const Request& request) {
-  const Action action = units_for_each_ ? Action(Verb::kTake) : request.action;
-  if (outcomes_.size() < request.counters.size()) outcomes_.resize(request.counters.size());
-  for (std::size_t i = 0; i < request.counters.size(); ++i) {
-    const Asked& asked = request.counters[i];
+Result Decider::decide_counters() {
+  const Action action = units_for_each_ ? Action(Verb::kTake) : request_.action;
+  if (outcomes_.size() < request_.counters.size()) outcomes_.resize(request_.counters.size());
+  for (std::size_t i = 0; i < request_.counters.size(); ++i) {
+    const Asked& asked = request_.counters[i];
     const std::uint64_t cost = units_for_each_ ? *units_for_each_ * asked.charges : asked.cost;
     const Action own = asked.gives_back ? Action(Verb::kRefund) : asked.with_id.value_or(action);
-    const Result result = decide_counter(own, asked, cost, i);
+    const Result result = decide_counter(own, cost, i);
     if (result != Result::kDecided) return result;
   }
-  if (request.has_rows) choose_in_rows(request);
+  if (request_.has_rows) choose_in_rows();
   admits_ = !is_blocked_;
   new_.clear();
-  for (std::size_t i = 0; i < request.counters.size(); ++i) {
+  for (std::size_t i = 0; i < request_.counters.size(); ++i) {
     const Outcome& outcome = outcomes_[i];
     admits_ = admits_ && outcome.answer.admitted;
     const bool is_new = outcome.change == core::Change::kWrite && keys_[i].is_absent();
-    if (request.counters[i].must_exist && is_new) new_.push_back(i);
+    if (request_.counters[i].must_exist && is_new) new_.push_back(i);
   }
   if (admits_ && !new_.empty()) return Result::kStoreFull;
-  return prepare_budgets(request);
+  return prepare_budgets();
 }
 
-Result Decider::decide_counter(Action action, const Asked& asked, std::uint64_t cost,
-                               std::size_t i) {
+Result Decider::decide_counter(Action action, std::uint64_t cost, std::size_t i) {
+  const Asked& asked = request_.counters[i];
   const Key& key = keys_[i];
   failed_ = i;
   if (is_budget(asked)) {
@@ -526,27 +529,27 @@ Result Decider::decide_counter(Action action, const Asked& asked, std::uint64_t 
   return outcomes_[i].result;
 }
 
-void Decider::choose_in_rows(const Request& request) {
-  const std::span all = std::span(outcomes_).first(request.counters.size());
+void Decider::choose_in_rows() {
+  const std::span all = std::span(outcomes_).first(request_.counters.size());
   for (std::size_t i = 0; i < all.size(); ++i) {
-    all[i].follows = request.counters[i].is_alternative;
+    all[i].follows = request_.counters[i].is_alternative;
   }
   for (std::span<Outcome> rest = all; !rest.empty();) {
     const std::size_t size = row_size(std::span<const Outcome>(rest));
-    choose_in_row(request.action.verb, rest.first(size));
+    choose_in_row(request_.action.verb, rest.first(size));
     rest = rest.subspan(size);
   }
 }
 
 // Ensures that what changes budgets cannot fail.
-Result Decider::prepare_budgets(const Request& request) {
+Result Decider::prepare_budgets() {
   std::size_t words = 0;
   std::size_t ledger = 0;
-  for (std::size_t i = 0; i < request.counters.size(); ++i) {
+  for (std::size_t i = 0; i < request_.counters.size(); ++i) {
     const Outcome& outcome = outcomes_[i];
     words = std::max(words, 2 * outcome.fields.size());
     for (const auto& entry : outcome.entries) words = std::max(words, entry.size());
-    if (!request.counters[i].ledger) continue;
+    if (!request_.counters[i].ledger) continue;
     failed_ = ledger++;
     if (outcome.entries.empty()) continue;
     RedisModuleKey* const stream = abi().OpenKey(context_, ledgers_[failed_], kRead);
@@ -554,38 +557,38 @@ Result Decider::prepare_budgets(const Request& request) {
     abi().CloseKey(stream);
     if (type != kNoKey && type != kStream) return Result::kForeignLedger;
   }
-  words_.reserve(words);
+  replicated_.reserve(words);
   return Result::kDecided;
 }
 
 // Returns when the key expires, in ms since the Unix epoch; later than now.
-long long Decider::end_of_key(const Request& request, Ticks keep_until) const noexcept {
-  if (request.at) {
-    return abi().Milliseconds() + static_cast<long long>(request.explicit_expiry_ms);
+long long Decider::end_of_key(Ticks keep_until) const noexcept {
+  if (request_.at) {
+    return abi().Milliseconds() + static_cast<long long>(request_.explicit_expiry_ms);
   }
   return core::ceil_div<Ticks>(std::max(keep_until, now_ + 1), 1000);
 }
 
-void Decider::write(const Request& request) {
-  const Verb verb = request.action.verb;
+void Decider::write() {
+  const Verb verb = request_.action.verb;
   const bool writes = admits_ || verb == Verb::kRelease;
   std::size_t ledger = 0;
-  for (std::size_t i = 0; writes && i < request.counters.size(); ++i) {
-    write_counter(request, i);
-    if (request.counters[i].ledger) write_ledger(request, i, ledgers_[ledger++]);
+  for (std::size_t i = 0; writes && i < request_.counters.size(); ++i) {
+    write_counter(i);
+    if (request_.counters[i].ledger) write_ledger(i, ledgers_[ledger++]);
   }
-  for (std::size_t j = 0; j < request.blocks.size(); ++j) write_block(request, j);
+  for (std::size_t j = 0; j < request_.blocks.size(); ++j) write_block(j);
 }
 
-void Decider::write_counter(const Request& request, std::size_t i) {
+void Decider::write_counter(std::size_t i) {
   const Outcome& outcome = outcomes_[i];
   Key& key = keys_[i];
   if (outcome.change == core::Change::kErase) key.erase();
   if (outcome.change != core::Change::kWrite) return;
-  const long long until_ms = end_of_key(request, outcome.keep_until);
+  const long long until_ms = end_of_key(outcome.keep_until);
   if (!outcome.fields.empty()) {
     if (outcome.replaces_fields) key.erase();
-    return key.store_fields(outcome.fields, until_ms, words_);
+    return key.store_fields(outcome.fields, until_ms, replicated_);
   }
   if (outcome.pieces.empty()) return key.store(outcome.value, until_ms);
   for (const Piece& piece : outcome.pieces) key.patch(piece.at, piece.bytes);
@@ -593,47 +596,46 @@ void Decider::write_counter(const Request& request, std::size_t i) {
 }
 
 // The server names the entries, and replicates the names.
-void Decider::write_ledger(const Request& request, std::size_t i, RedisModuleString* name) {
+void Decider::write_ledger(std::size_t i, RedisModuleString* name) {
   const Outcome& outcome = outcomes_[i];
   if (outcome.entries.empty()) return;
   for (const std::vector<std::string>& entry : outcome.entries) {
-    words_.clear();
+    replicated_.clear();
     for (const std::string& text : entry) {
-      words_.push_back(abi().CreateString(context_, text.data(), text.size()));
+      replicated_.push_back(abi().CreateString(context_, text.data(), text.size()));
     }
-    RedisModuleCallReply* const reply =
-        abi().Call(context_, "XADD", "!scclcv", name, "MAXLEN", "~",
-                   static_cast<long long>(request.kept.keep), "*", words_.data(), words_.size());
+    RedisModuleCallReply* const reply = abi().Call(context_, "XADD", "!scclcv", name, "MAXLEN", "~",
+                                                   static_cast<long long>(request_.kept.keep), "*",
+                                                   replicated_.data(), replicated_.size());
     if (reply != nullptr) abi().FreeCallReply(reply);
-    for (RedisModuleString* const word : words_) abi().FreeString(context_, word);
+    for (RedisModuleString* const word : replicated_) abi().FreeString(context_, word);
   }
-  const long long until_ms = outcome.change == core::Change::kWrite
-                                 ? end_of_key(request, outcome.keep_until)
-                                 : abi().Milliseconds();
-  Key(context_, name).expire(until_ms + static_cast<long long>(request.kept.after_ms));
+  const long long until_ms = outcome.change == core::Change::kWrite ? end_of_key(outcome.keep_until)
+                                                                    : abi().Milliseconds();
+  Key(context_, name).expire(until_ms + static_cast<long long>(request_.kept.after_ms));
 }
 
-bool Decider::changes_block(const Request& request, const AskedBlock& asked) const noexcept {
+bool Decider::changes_block(const AskedBlock& asked) const noexcept {
   if (asked.flags == format::kBlocksByHand) return true;
   const bool counts = asked.flags >= format::kCountsDenials && !is_blocked_;
   const Outcome& outcome = outcomes_[asked.counter];
-  return counts && request.action.verb != Verb::kReset && !outcome.answer.admitted;
+  return counts && request_.action.verb != Verb::kReset && !outcome.answer.admitted;
 }
 
-void Decider::write_block(const Request& request, std::size_t j) {
-  const AskedBlock& asked = request.blocks[j];
-  Key& key = keys_[request.counters.size() + j];
-  if (asked.flags == format::kUnblocksByHand || request.action.verb == Verb::kReset) {
+void Decider::write_block(std::size_t j) {
+  const AskedBlock& asked = request_.blocks[j];
+  Key& key = keys_[request_.counters.size() + j];
+  if (asked.flags == format::kUnblocksByHand || request_.action.verb == Verb::kReset) {
     return key.erase();
   }
-  if (!changes_block(request, asked)) return;
+  if (!changes_block(asked)) return;
   const core::BlockState& found = blocks_[j].state;
   const core::NextBlock next = asked.flags == format::kBlocksByHand
                                    ? core::block_for(asked.block, found, now_, asked.time.count())
                                    : core::deny(asked.block, found, now_);
   block_text_.clear();
   redis::append_block(next, found, block_text_);
-  key.store(block_text_, end_of_key(request, next.state.forgotten));
+  key.store(block_text_, end_of_key(next.state.forgotten));
 }
 
 // SLUICE.APPLY key... request: the request of a RedisStore, which gets the reply of the scripts.
@@ -645,7 +647,8 @@ void append_found(std::string_view found, std::string& out) {
   out.append(found);
 }
 
-void append_reply(const Decider& decider, const Request& request, std::string& out) {
+void append_reply(const Decider& decider, std::string& out) {
+  const Request& request = decider.request();
   out.clear();
   const auto now = static_cast<std::uint64_t>(decider.now());
   format::kInstant.append({decider.admits() ? now + format::kAdmits : now}, out);
@@ -661,8 +664,8 @@ void append_reply(const Decider& decider, const Request& request, std::string& o
   }
 }
 
-int reply_window(RedisModuleCtx* context, const Decider& decider, const Request& request) {
-  const Asked& asked = request.counters[decider.failed()];
+int reply_window(RedisModuleCtx* context, const Decider& decider) {
+  const Asked& asked = decider.request().counters[decider.failed()];
   const Outcome& outcome = decider.outcome(decider.failed());
   std::string text = "WINDOW " + std::to_string(asked.windows->number) + " " +
                      std::to_string(outcome.at) + " " + std::to_string(decider.now());
@@ -690,37 +693,37 @@ std::string foreign_error(std::string_view key, std::string_view what) {
   return "FOREIGNVALUE " + shown + " holds " + std::string(what);
 }
 
-std::string foreign_value_error(const Decider& decider, const Request& request) {
+std::string foreign_value_error(const Decider& decider) {
   return foreign_error(
       decider.key(decider.failed()).name(),
-      decider.has_right_type(request) ? "a value of another kind or version" : "another type");
+      decider.has_right_type() ? "a value of another kind or version" : "another type");
 }
 
 int apply(Call& call) {
   const auto keys = call.words.subspan(1, call.words.size() - 2);
-  Request& request = call.request;
   Decider& decider = call.decider;
+  Request& request = decider.request();
   if (keys.size() > 3 * kMaxCharges ||
       !read_request(bytes_of(call.words.back()), keys.size(), request)) {
     return abi().ReplyWithError(call.context,
                                 "ERR the request is malformed, or of a later version");
   }
-  if (!decider.open(call.context, keys, request.ledgers)) {
+  if (!decider.open(call.context, keys)) {
     return abi().ReplyWithError(call.context, "ERR a key is given twice");
   }
-  switch (decider.decide(request)) {
+  switch (decider.decide()) {
     case Result::kDecided: break;
     case Result::kForeign:
-      return abi().ReplyWithError(call.context, foreign_value_error(decider, request).c_str());
+      return abi().ReplyWithError(call.context, foreign_value_error(decider).c_str());
     case Result::kForeignLedger:
       return abi().ReplyWithError(
           call.context,
           foreign_error(decider.ledger(decider.failed()), "another type than a ledger").c_str());
-    case Result::kWindow: return reply_window(call.context, decider, request);
+    case Result::kWindow: return reply_window(call.context, decider);
     case Result::kStoreFull: return reply_full(call.context, decider);
   }
-  append_reply(decider, request, call.text);
-  decider.write(request);
+  append_reply(decider, call.text);
+  decider.write();
   return abi().ReplyWithStringBuffer(call.context, call.text.data(), call.text.size());
 }
 
@@ -786,18 +789,18 @@ int reset(Call& call) { return run_part(call, Verb::kReset); }
 namespace {
 
 // `near`: an instant of the window of the calendar; the time of the server if absent.
-Result decide_near(Decider& decider, Request& request, std::optional<core::Ticks> near) {
-  Asked& asked = request.counters[0];
+Result decide_near(Decider& decider, std::optional<core::Ticks> near) {
+  Asked& asked = decider.request().counters[0];
   const Calendar* const calendar = asked.limit.calendar();
   if (calendar != nullptr && !is_budget(asked)) {
     asked.windows = redis::windows_of(*calendar, near ? *near : Decider::server_time(), 0);
   }
-  return decider.decide(request);
+  return decider.decide();
 }
 
-int reply_foreign(RedisModuleCtx* context, const Decider& decider, const Request& request) {
-  if (decider.has_right_type(request)) {
-    return reply_error(context, foreign_value_error(decider, request));
+int reply_foreign(RedisModuleCtx* context, const Decider& decider) {
+  if (decider.has_right_type()) {
+    return reply_error(context, foreign_value_error(decider));
   }
   return abi().ReplyWithError(context,
                               "WRONGTYPE Operation against a key holding the wrong kind of value");
@@ -810,26 +813,27 @@ int reply_error(RedisModuleCtx* context, const std::string& why) {
 }
 
 std::optional<Decision> decide_by_limit(Call& call, std::size_t at, Verb verb, const Asked& asked) {
-  Request& request = call.request;
   Decider& decider = call.decider;
+  Request& request = decider.request();
   request.action = verb;
   request.has_rows = request.shares_units = false;
   request.at.reset();
+  request.ledgers = 0;
   request.blocks.clear();
   request.counters.assign(1, asked);
   decider.open(call.context, call.words.subspan(at, 1));
-  Result result = decide_near(decider, request, std::nullopt);
+  Result result = decide_near(decider, std::nullopt);
   // The counter may be in a later window.
   if (result == Result::kWindow) {
-    result = decide_near(decider, request, decider.outcome(0).at);
+    result = decide_near(decider, decider.outcome(0).at);
   }
   if (result != Result::kDecided) {
-    reply_foreign(call.context, decider, request);
+    reply_foreign(call.context, decider);
     return std::nullopt;
   }
   Decision decision;
   core::write(asked.limit, decider.outcome(0).answer, decision);
-  decider.write(request);
+  decider.write();
   return decision;
 }
 
