@@ -221,56 +221,68 @@ class Key {
   std::string_view value_;
 };
 
-// Decides requests on keys of the server: reads all, decides, then writes all changes or none, as
-// the scripts do. The server runs one command after the other, so nothing comes in between. Reused,
-// so that it seldom allocates.
+// A call of a command, and what commands reuse from one call to the next, so that it seldom
+// allocates. The server runs one command after the other, so nothing comes in between.
 //
-//   open() -> decide() -> reply from outcomes() -> write()
-class Decider {
+// A command decides a request on keys of the server: it reads all, decides, then writes all changes
+// or none, as the scripts do:
+//
+//   open() -> decide() -> reply -> write()
+class Call {
  public:
-  // What to decide. Set it before open().
-  Request& request() noexcept { return request_; }
-  const Request& request() const noexcept { return request_; }
-  // Opens the keys: those of the counters of the request, then those of its blocks. The last names
-  // are those of its ledgers.
-  bool open(RedisModuleCtx* context, std::span<RedisModuleString*> names);
-  // Decides the request at its time, or at the server's. key(failed()), counter failed() or
-  // ledger(failed()) is the one of the result; with kStoreFull they are new_counters().
-  Result decide();
-  // Makes the changes.
-  void write();
-  // Closes the keys.
-  void close() noexcept { keys_.clear(); }
+  // The commands (kCommands). They may throw, but not after a change: run() answers with an error.
+  int apply();
+  int limit() { return run_limit(Verb::kTake, 1); }
+  int peek() { return run_part(Verb::kPeek); }
+  int refund() { return run_part(Verb::kRefund); }
+  int reset() { return run_part(Verb::kReset); }
+  int throttle_like_cell() { return run_throttle(ThrottleForm::kCell); }
+  int throttle_like_crab() { return run_throttle(ThrottleForm::kCrab); }
+  int gcra() { return run_throttle(ThrottleForm::kGcra); }
 
-  static core::Ticks server_time() noexcept;
-  core::Ticks now() const noexcept { return now_; }
-  bool admits() const noexcept { return admits_; }
-  const Key& key(std::size_t i) const noexcept { return keys_[i]; }
-  std::string_view ledger(std::size_t i) const noexcept { return bytes_of(ledgers_[i]); }
-  const Outcome& outcome(std::size_t i) const noexcept { return outcomes_[i]; }
-  std::size_t failed() const noexcept { return failed_; }
-  // Whether key(failed()) has the type that the value of its counter or block has.
-  bool has_right_type() const noexcept {
-    const bool is_hash =
-        failed_ < request_.counters.size() && is_budget(request_.counters[failed_]);
-    return is_hash ? key(failed_).is_hash() : key(failed_).is_string();
-  }
-  const std::vector<std::size_t>& new_counters() const noexcept { return new_; }
+  // Runs a command and closes the keys. The first of the words is the name of the command.
+  int run(int (Call::*command)(), RedisModuleCtx* context,
+          std::span<RedisModuleString*> words) noexcept;
 
  private:
+  int run_limit(Verb verb, std::size_t at);
+  int run_part(Verb verb);
+  int run_throttle(ThrottleForm form);
+  // Decides by one limit at the time of the server, and writes the change. `at` is the index of the
+  // key in the words. Returns nothing if the reply has become an error.
+  std::optional<Decision> decide_by_limit(std::size_t at, Verb verb, const Asked& asked);
+  Result decide_near(std::optional<core::Ticks> near);
+
+  // Opens the keys: those of the counters of the request, then those of its blocks. The last names
+  // are those of its ledgers.
+  bool open(std::span<RedisModuleString*> names);
+  // Decides the request at its time, or at the server's. keys_[failed_], counter failed_ or
+  // ledgers_[failed_] is the one of the result; with kStoreFull they are new_.
+  Result decide();
   Result read_blocks();
   Result share_units();
   Result decide_counters();
   Result decide_counter(Action action, std::uint64_t cost, std::size_t i);
   void choose_in_rows();
   Result prepare_budgets();
+  // Makes the changes.
+  void write();
   void write_counter(std::size_t i);
   void write_ledger(std::size_t i, RedisModuleString* name);
   bool changes_block(const AskedBlock& asked) const noexcept;
   void write_block(std::size_t j);
   long long end_of_key(core::Ticks keep_until) const noexcept;
 
+  void make_reply();
+  int reply_window() const;
+  int reply_full() const;
+  int reply_error(const std::string& why) const;
+  std::string foreign_value_error() const;
+  // Whether keys_[failed_] has the type that the value of its counter or block has.
+  bool has_right_type() const noexcept;
+
   RedisModuleCtx* context_ = nullptr;
+  std::span<RedisModuleString*> words_;
   Request request_;
   std::vector<Key> keys_;
   std::span<RedisModuleString*> ledgers_;
@@ -278,6 +290,7 @@ class Decider {
   std::vector<RedisModuleString*> replicated_;  // the words of a command that write() replicates
   std::vector<BlockValue> blocks_;
   std::vector<std::size_t> new_;
+  std::string reply_;
   std::string block_text_;
   core::Ticks now_ = 0;
   std::optional<std::uint64_t> units_for_each_;
@@ -285,25 +298,6 @@ class Decider {
   bool admits_ = false;
   std::size_t failed_ = 0;
 };
-
-// A call of a command: its words, of which the first is the name of the command, and what commands
-// reuse from one call to the next. The server runs one command at a time.
-struct Call {
-  RedisModuleCtx* context = nullptr;
-  std::span<RedisModuleString*> words;
-  Decider decider;
-  std::string text;
-};
-
-// A command. It may throw: the module answers with an error. Nothing may throw after a change.
-using RunCommand = int (*)(Call& call);
-
-// Decides by one limit at the time of the server, and writes the change. `at` is the index of the
-// key in the words. Returns nothing if the reply has become an error.
-std::optional<Decision> decide_by_limit(Call& call, std::size_t at, Verb verb, const Asked& asked);
-
-// Replies "ERR " and why.
-int reply_error(RedisModuleCtx* context, const std::string& why);
 
 namespace format = redis::format;
 using core::Ticks;
@@ -431,14 +425,12 @@ void Key::erase() noexcept {
   is_changed_ = true;
 }
 
-Ticks Decider::server_time() noexcept {
+Ticks server_time() noexcept {
   return std::chrono::duration_cast<Duration>(std::chrono::system_clock::now().time_since_epoch())
       .count();
 }
 
-bool Decider::open(RedisModuleCtx* context, std::span<RedisModuleString*> names) {
-  close();
-  context_ = context;
+bool Call::open(std::span<RedisModuleString*> names) {
   for (std::size_t i = 1; i < names.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
       if (bytes_of(names[i]) == bytes_of(names[j])) return false;
@@ -451,7 +443,7 @@ bool Decider::open(RedisModuleCtx* context, std::span<RedisModuleString*> names)
   return true;
 }
 
-Result Decider::decide() {
+Result Call::decide() {
   now_ = request_.at ? *request_.at : server_time();
   units_for_each_.reset();
   is_blocked_ = false;
@@ -468,7 +460,7 @@ Result Decider::decide() {
   return result == Result::kDecided ? decide_counters() : result;
 }
 
-Result Decider::read_blocks() {
+Result Call::read_blocks() {
   if (blocks_.size() < request_.blocks.size()) blocks_.resize(request_.blocks.size());
   for (std::size_t j = 0; j < request_.blocks.size(); ++j) {
     failed_ = request_.counters.size() + j;
@@ -479,7 +471,7 @@ Result Decider::read_blocks() {
 }
 
 // Finds out how many units every charge can have; one if there are none, which is denied then.
-Result Decider::share_units() {
+Result Call::share_units() {
   std::uint64_t units = kMaxAmount;
   if (outcomes_.size() < request_.counters.size()) outcomes_.resize(request_.counters.size());
   for (std::size_t i = 0; i < request_.counters.size(); ++i) {
@@ -492,7 +484,7 @@ Result Decider::share_units() {
   return Result::kDecided;
 }
 
-Result Decider::decide_counters() {
+Result Call::decide_counters() {
   const Action action = units_for_each_ ? Action(Verb::kTake) : request_.action;
   if (outcomes_.size() < request_.counters.size()) outcomes_.resize(request_.counters.size());
   for (std::size_t i = 0; i < request_.counters.size(); ++i) {
@@ -515,7 +507,7 @@ Result Decider::decide_counters() {
   return prepare_budgets();
 }
 
-Result Decider::decide_counter(Action action, std::uint64_t cost, std::size_t i) {
+Result Call::decide_counter(Action action, std::uint64_t cost, std::size_t i) {
   const Asked& asked = request_.counters[i];
   const Key& key = keys_[i];
   failed_ = i;
@@ -529,7 +521,7 @@ Result Decider::decide_counter(Action action, std::uint64_t cost, std::size_t i)
   return outcomes_[i].result;
 }
 
-void Decider::choose_in_rows() {
+void Call::choose_in_rows() {
   const std::span all = std::span(outcomes_).first(request_.counters.size());
   for (std::size_t i = 0; i < all.size(); ++i) {
     all[i].follows = request_.counters[i].is_alternative;
@@ -542,7 +534,7 @@ void Decider::choose_in_rows() {
 }
 
 // Ensures that what changes budgets cannot fail.
-Result Decider::prepare_budgets() {
+Result Call::prepare_budgets() {
   std::size_t words = 0;
   std::size_t ledger = 0;
   for (std::size_t i = 0; i < request_.counters.size(); ++i) {
@@ -562,14 +554,14 @@ Result Decider::prepare_budgets() {
 }
 
 // Returns when the key expires, in ms since the Unix epoch; later than now.
-long long Decider::end_of_key(Ticks keep_until) const noexcept {
+long long Call::end_of_key(Ticks keep_until) const noexcept {
   if (request_.at) {
     return abi().Milliseconds() + static_cast<long long>(request_.explicit_expiry_ms);
   }
   return core::ceil_div<Ticks>(std::max(keep_until, now_ + 1), 1000);
 }
 
-void Decider::write() {
+void Call::write() {
   const Verb verb = request_.action.verb;
   const bool writes = admits_ || verb == Verb::kRelease;
   std::size_t ledger = 0;
@@ -580,7 +572,7 @@ void Decider::write() {
   for (std::size_t j = 0; j < request_.blocks.size(); ++j) write_block(j);
 }
 
-void Decider::write_counter(std::size_t i) {
+void Call::write_counter(std::size_t i) {
   const Outcome& outcome = outcomes_[i];
   Key& key = keys_[i];
   if (outcome.change == core::Change::kErase) key.erase();
@@ -596,7 +588,7 @@ void Decider::write_counter(std::size_t i) {
 }
 
 // The server names the entries, and replicates the names.
-void Decider::write_ledger(std::size_t i, RedisModuleString* name) {
+void Call::write_ledger(std::size_t i, RedisModuleString* name) {
   const Outcome& outcome = outcomes_[i];
   if (outcome.entries.empty()) return;
   for (const std::vector<std::string>& entry : outcome.entries) {
@@ -615,14 +607,14 @@ void Decider::write_ledger(std::size_t i, RedisModuleString* name) {
   Key(context_, name).expire(until_ms + static_cast<long long>(request_.kept.after_ms));
 }
 
-bool Decider::changes_block(const AskedBlock& asked) const noexcept {
+bool Call::changes_block(const AskedBlock& asked) const noexcept {
   if (asked.flags == format::kBlocksByHand) return true;
   const bool counts = asked.flags >= format::kCountsDenials && !is_blocked_;
   const Outcome& outcome = outcomes_[asked.counter];
   return counts && request_.action.verb != Verb::kReset && !outcome.answer.admitted;
 }
 
-void Decider::write_block(std::size_t j) {
+void Call::write_block(std::size_t j) {
   const AskedBlock& asked = request_.blocks[j];
   Key& key = keys_[request_.counters.size() + j];
   if (asked.flags == format::kUnblocksByHand || request_.action.verb == Verb::kReset) {
@@ -647,40 +639,6 @@ void append_found(std::string_view found, std::string& out) {
   out.append(found);
 }
 
-void append_reply(const Decider& decider, std::string& out) {
-  const Request& request = decider.request();
-  out.clear();
-  const auto now = static_cast<std::uint64_t>(decider.now());
-  format::kInstant.append({decider.admits() ? now + format::kAdmits : now}, out);
-  for (std::size_t i = 0; i < request.counters.size(); ++i) {
-    const Outcome& outcome = decider.outcome(i);
-    append_found(outcome.replaces_found ? outcome.reply : decider.key(i).value(), out);
-  }
-  for (std::size_t j = 0; j < request.blocks.size(); ++j) {
-    const std::string_view found = decider.key(request.counters.size() + j).value();
-    format::kValueSize.append({found.size() + 1}, out);
-    out += '\1';  // it was written if it had to be
-    out.append(found);
-  }
-}
-
-int reply_window(RedisModuleCtx* context, const Decider& decider) {
-  const Asked& asked = decider.request().counters[decider.failed()];
-  const Outcome& outcome = decider.outcome(decider.failed());
-  std::string text = "WINDOW " + std::to_string(asked.windows->number) + " " +
-                     std::to_string(outcome.at) + " " + std::to_string(decider.now());
-  if (outcome.unknown_end > 0) text += " " + std::to_string(outcome.unknown_end);
-  return abi().ReplyWithSimpleString(context, text.c_str());
-}
-
-int reply_full(RedisModuleCtx* context, const Decider& decider) {
-  std::string text = "STOREFULL";
-  for (const std::size_t i : decider.new_counters()) text.append(" ").append(std::to_string(i + 1));
-  return abi().ReplyWithSimpleString(context, text.c_str());
-}
-
-}  // namespace
-
 // Returns the error of a key that holds something else.
 std::string foreign_error(std::string_view key, std::string_view what) {
   constexpr std::size_t kShown = 64;
@@ -693,38 +651,72 @@ std::string foreign_error(std::string_view key, std::string_view what) {
   return "FOREIGNVALUE " + shown + " holds " + std::string(what);
 }
 
-std::string foreign_value_error(const Decider& decider) {
-  return foreign_error(
-      decider.key(decider.failed()).name(),
-      decider.has_right_type() ? "a value of another kind or version" : "another type");
+}  // namespace
+
+void Call::make_reply() {
+  reply_.clear();
+  const auto now = static_cast<std::uint64_t>(now_);
+  format::kInstant.append({admits_ ? now + format::kAdmits : now}, reply_);
+  for (std::size_t i = 0; i < request_.counters.size(); ++i) {
+    const Outcome& outcome = outcomes_[i];
+    append_found(outcome.replaces_found ? outcome.reply : keys_[i].value(), reply_);
+  }
+  for (std::size_t j = 0; j < request_.blocks.size(); ++j) {
+    const std::string_view found = keys_[request_.counters.size() + j].value();
+    format::kValueSize.append({found.size() + 1}, reply_);
+    reply_ += '\1';  // it was written if it had to be
+    reply_.append(found);
+  }
 }
 
-int apply(Call& call) {
-  const auto keys = call.words.subspan(1, call.words.size() - 2);
-  Decider& decider = call.decider;
-  Request& request = decider.request();
+int Call::reply_window() const {
+  const Outcome& outcome = outcomes_[failed_];
+  std::string text = "WINDOW " + std::to_string(request_.counters[failed_].windows->number) + " " +
+                     std::to_string(outcome.at) + " " + std::to_string(now_);
+  if (outcome.unknown_end > 0) text += " " + std::to_string(outcome.unknown_end);
+  return abi().ReplyWithSimpleString(context_, text.c_str());
+}
+
+int Call::reply_full() const {
+  std::string text = "STOREFULL";
+  for (const std::size_t i : new_) text.append(" ").append(std::to_string(i + 1));
+  return abi().ReplyWithSimpleString(context_, text.c_str());
+}
+
+int Call::reply_error(const std::string& why) const {
+  return abi().ReplyWithError(context_, ("ERR " + why).c_str());
+}
+
+bool Call::has_right_type() const noexcept {
+  const bool is_hash = failed_ < request_.counters.size() && is_budget(request_.counters[failed_]);
+  return is_hash ? keys_[failed_].is_hash() : keys_[failed_].is_string();
+}
+
+std::string Call::foreign_value_error() const {
+  return foreign_error(keys_[failed_].name(),
+                       has_right_type() ? "a value of another kind or version" : "another type");
+}
+
+int Call::apply() {
+  const auto keys = words_.subspan(1, words_.size() - 2);
   if (keys.size() > 3 * kMaxCharges ||
-      !read_request(bytes_of(call.words.back()), keys.size(), request)) {
-    return abi().ReplyWithError(call.context,
-                                "ERR the request is malformed, or of a later version");
+      !read_request(bytes_of(words_.back()), keys.size(), request_)) {
+    return reply_error("the request is malformed, or of a later version");
   }
-  if (!decider.open(call.context, keys)) {
-    return abi().ReplyWithError(call.context, "ERR a key is given twice");
-  }
-  switch (decider.decide()) {
+  if (!open(keys)) return reply_error("a key is given twice");
+  switch (decide()) {
     case Result::kDecided: break;
-    case Result::kForeign:
-      return abi().ReplyWithError(call.context, foreign_value_error(decider).c_str());
+    case Result::kForeign: return abi().ReplyWithError(context_, foreign_value_error().c_str());
     case Result::kForeignLedger:
       return abi().ReplyWithError(
-          call.context,
-          foreign_error(decider.ledger(decider.failed()), "another type than a ledger").c_str());
-    case Result::kWindow: return reply_window(call.context, decider);
-    case Result::kStoreFull: return reply_full(call.context, decider);
+          context_,
+          foreign_error(bytes_of(ledgers_[failed_]), "another type than a ledger").c_str());
+    case Result::kWindow: return reply_window();
+    case Result::kStoreFull: return reply_full();
   }
-  append_reply(decider, call.text);
-  decider.write();
-  return abi().ReplyWithStringBuffer(call.context, call.text.data(), call.text.size());
+  make_reply();
+  write();
+  return abi().ReplyWithStringBuffer(context_, reply_.data(), reply_.size());
 }
 
 // RL.LIMIT, RL.PEEK, RL.REFUND and RL.RESET: any limit in the arguments. The key is an argument, as
@@ -745,124 +737,110 @@ void reply_field(RedisModuleCtx* context, const DecisionField& field) {
   }
 }
 
+}  // namespace
+
 // `at` is the index of the key in the words.
-int run_limit(Call& call, Verb verb, std::size_t at) {
-  const auto after_key = call.words.subspan(at + 1);
+int Call::run_limit(Verb verb, std::size_t at) {
+  const auto after_key = words_.subspan(at + 1);
   std::vector<std::string_view> words;
   words.reserve(kMostWords);
   for (std::size_t i = 0; i < std::min(after_key.size(), kMostWords); ++i) {
     words.push_back(bytes_of(after_key[i]));
   }
   const auto asked = parse_limit({verb}, words);
-  if (!asked) return reply_error(call.context, asked.error());
+  if (!asked) return reply_error(asked.error());
   if (holds_permits(asked->limit.algorithm())) {
-    return reply_error(call.context, "algorithm: the module has no permits; sluice serve has");
+    return reply_error("algorithm: the module has no permits; sluice serve has");
   }
-  const auto decision =
-      decide_by_limit(call, at, verb, {.limit = asked->limit, .cost = asked->cost});
+  const auto decision = decide_by_limit(at, verb, {.limit = asked->limit, .cost = asked->cost});
   if (!decision) return kOk;
   const auto fields = decision_fields(*decision, has_numbers(*decision));
   if (abi().ReplyWithMap != nullptr) {
-    abi().ReplyWithMap(call.context, static_cast<long>(fields.size()));
+    abi().ReplyWithMap(context_, static_cast<long>(fields.size()));
   } else {
-    abi().ReplyWithArray(call.context, static_cast<long>(2 * fields.size()));
+    abi().ReplyWithArray(context_, static_cast<long>(2 * fields.size()));
   }
-  for (const DecisionField& field : fields) reply_field(call.context, field);
+  for (const DecisionField& field : fields) reply_field(context_, field);
   return kOk;
 }
 
 // The command has a form for rules in sluice serve.
-int run_part(Call& call, Verb verb) {
-  if (!same_word(bytes_of(call.words[1]), "LIMIT")) {
-    return reply_error(call.context, "there are no rules in the module; expected LIMIT");
+int Call::run_part(Verb verb) {
+  if (!same_word(bytes_of(words_[1]), "LIMIT")) {
+    return reply_error("there are no rules in the module; expected LIMIT");
   }
-  return run_limit(call, verb, 2);
+  return run_limit(verb, 2);
 }
-
-}  // namespace
-
-int limit(Call& call) { return run_limit(call, Verb::kTake, 1); }
-int peek(Call& call) { return run_part(call, Verb::kPeek); }
-int refund(Call& call) { return run_part(call, Verb::kRefund); }
-int reset(Call& call) { return run_part(call, Verb::kReset); }
-
-namespace {
 
 // `near`: an instant of the window of the calendar; the time of the server if absent.
-Result decide_near(Decider& decider, std::optional<core::Ticks> near) {
-  Asked& asked = decider.request().counters[0];
+Result Call::decide_near(std::optional<core::Ticks> near) {
+  Asked& asked = request_.counters[0];
   const Calendar* const calendar = asked.limit.calendar();
   if (calendar != nullptr && !is_budget(asked)) {
-    asked.windows = redis::windows_of(*calendar, near ? *near : Decider::server_time(), 0);
+    asked.windows = redis::windows_of(*calendar, near ? *near : server_time(), 0);
   }
-  return decider.decide();
+  return decide();
 }
 
-int reply_foreign(RedisModuleCtx* context, const Decider& decider) {
-  if (decider.has_right_type()) {
-    return reply_error(context, foreign_value_error(decider));
-  }
-  return abi().ReplyWithError(context,
-                              "WRONGTYPE Operation against a key holding the wrong kind of value");
-}
-
-}  // namespace
-
-int reply_error(RedisModuleCtx* context, const std::string& why) {
-  return abi().ReplyWithError(context, ("ERR " + why).c_str());
-}
-
-std::optional<Decision> decide_by_limit(Call& call, std::size_t at, Verb verb, const Asked& asked) {
-  Decider& decider = call.decider;
-  Request& request = decider.request();
-  request.action = verb;
-  request.has_rows = request.shares_units = false;
-  request.at.reset();
-  request.ledgers = 0;
-  request.blocks.clear();
-  request.counters.assign(1, asked);
-  decider.open(call.context, call.words.subspan(at, 1));
-  Result result = decide_near(decider, std::nullopt);
+std::optional<Decision> Call::decide_by_limit(std::size_t at, Verb verb, const Asked& asked) {
+  request_.action = verb;
+  request_.has_rows = request_.shares_units = false;
+  request_.at.reset();
+  request_.ledgers = 0;
+  request_.blocks.clear();
+  request_.counters.assign(1, asked);
+  open(words_.subspan(at, 1));
+  Result result = decide_near(std::nullopt);
   // The counter may be in a later window.
-  if (result == Result::kWindow) {
-    result = decide_near(decider, decider.outcome(0).at);
+  if (result == Result::kWindow) result = decide_near(outcomes_[0].at);
+  if (result == Result::kDecided) {
+    Decision decision;
+    core::write(asked.limit, outcomes_[0].answer, decision);
+    write();
+    return decision;
   }
-  if (result != Result::kDecided) {
-    reply_foreign(call.context, decider);
-    return std::nullopt;
+  if (has_right_type()) {
+    reply_error(foreign_value_error());
+  } else {
+    abi().ReplyWithError(context_,
+                         "WRONGTYPE Operation against a key holding the wrong kind of value");
   }
-  Decision decision;
-  core::write(asked.limit, decider.outcome(0).answer, decision);
-  decider.write();
-  return decision;
+  return std::nullopt;
 }
 
 // CL.THROTTLE and the same decision under other names. The key is the first argument, as it is.
-namespace {
-
-int run_throttle(Call& call, ThrottleForm form) {
+int Call::run_throttle(ThrottleForm form) {
   std::array<std::string_view, 5> words;
-  const std::size_t count = call.words.size() - 2;
-  for (std::size_t i = 0; i < count; ++i) words[i] = bytes_of(call.words[i + 2]);
+  const std::size_t count = words_.size() - 2;
+  for (std::size_t i = 0; i < count; ++i) words[i] = bytes_of(words_[i + 2]);
   const auto asked = parse_throttle(form, {words.data(), count});
-  if (!asked) return reply_error(call.context, asked.error());
+  if (!asked) return reply_error(asked.error());
   const auto limit = asked->limit();
-  if (!limit) return reply_error(call.context, limit.error());
-  const auto decision =
-      decide_by_limit(call, 1, asked->verb(), {.limit = *limit, .cost = asked->cost()});
+  if (!limit) return reply_error(limit.error());
+  const auto decision = decide_by_limit(1, asked->verb(), {.limit = *limit, .cost = asked->cost()});
   if (!decision) return kOk;
-  abi().ReplyWithArray(call.context, 5);
+  abi().ReplyWithArray(context_, 5);
   for (const std::int64_t number : throttle_reply(form, *asked, *limit, *decision)) {
-    abi().ReplyWithLongLong(call.context, number);
+    abi().ReplyWithLongLong(context_, number);
   }
   return kOk;
 }
 
-}  // namespace
-
-int throttle_like_cell(Call& call) { return run_throttle(call, ThrottleForm::kCell); }
-int throttle_like_crab(Call& call) { return run_throttle(call, ThrottleForm::kCrab); }
-int gcra(Call& call) { return run_throttle(call, ThrottleForm::kGcra); }
+// The server stays up whatever happens here: without memory the command fails, and has changed
+// nothing.
+int Call::run(int (Call::*command)(), RedisModuleCtx* context,
+              std::span<RedisModuleString*> words) noexcept {
+  context_ = context;
+  words_ = words;
+  int result = kOk;
+  try {
+    result = (this->*command)();
+  } catch (const std::exception& error) {
+    result = abi().ReplyWithError(context, "ERR sluice has no memory for this command");
+  }
+  keys_.clear();
+  return result;
+}
 
 // The entry of the module: its commands, and what no exception may pass.
 namespace {
@@ -871,7 +849,7 @@ constexpr int kVersion = 1;
 
 struct CommandRow {
   const char* name;
-  RunCommand run;
+  int (Call::*run)();
   std::size_t least;  // words, with the name
   std::size_t most;   // 0: any number
   int first_key = 1;
@@ -879,19 +857,17 @@ struct CommandRow {
 };
 
 constexpr std::array kCommands = {
-    CommandRow{"sluice.apply", apply, 3, 0, 1, -2},
-    CommandRow{"cl.throttle", throttle_like_cell, 5, 6},
-    CommandRow{"rl.throttle", throttle_like_cell, 5, 6},
-    CommandRow{"throttle", throttle_like_crab, 5, 6},
-    CommandRow{"gcra", gcra, 5, 7},
-    CommandRow{"rl.limit", limit, 5, 0},
-    CommandRow{"rl.peek", peek, 6, 0, 2, 2},
-    CommandRow{"rl.refund", refund, 6, 0, 2, 2},
-    CommandRow{"rl.reset", reset, 6, 0, 2, 2},
+    CommandRow{"sluice.apply", &Call::apply, 3, 0, 1, -2},
+    CommandRow{"cl.throttle", &Call::throttle_like_cell, 5, 6},
+    CommandRow{"rl.throttle", &Call::throttle_like_cell, 5, 6},
+    CommandRow{"throttle", &Call::throttle_like_crab, 5, 6},
+    CommandRow{"gcra", &Call::gcra, 5, 7},
+    CommandRow{"rl.limit", &Call::limit, 5, 0},
+    CommandRow{"rl.peek", &Call::peek, 6, 0, 2, 2},
+    CommandRow{"rl.refund", &Call::refund, 6, 0, 2, 2},
+    CommandRow{"rl.reset", &Call::reset, 6, 0, 2, 2},
 };
 
-// The server stays up whatever happens here: without memory the command fails, and has changed
-// nothing.
 int run(const CommandRow& command, RedisModuleCtx* context, RedisModuleString** words,
         int count) noexcept {
   static Call call;
@@ -899,16 +875,7 @@ int run(const CommandRow& command, RedisModuleCtx* context, RedisModuleString** 
   if (size < command.least || (command.most > 0 && size > command.most)) {
     return abi().WrongArity(context);
   }
-  call.context = context;
-  call.words = {words, size};
-  try {
-    const int result = command.run(call);
-    call.decider.close();
-    return result;
-  } catch (const std::exception& error) {
-    call.decider.close();
-    return abi().ReplyWithError(context, "ERR sluice has no memory for this command");
-  }
+  return call.run(command.run, context, {words, size});
 }
 
 template <std::size_t I>
