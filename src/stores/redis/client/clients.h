@@ -166,31 +166,6 @@ class SlotMap {
   std::size_t covered_ = 0;
 };
 
-// What to do with a command that a server has refused with an error, without executing it.
-struct Step {
-  enum class Kind : std::uint8_t {
-    kEnd,    // the error is its answer
-    kSend,   // to `address`
-    kPause,  // for kPause; then send it by the map
-  };
-  Kind kind = Kind::kEnd;
-  ServerAddress address = {};  // also of `moved`
-  bool asking = false;
-  std::uint8_t redirects = 0;
-  std::optional<std::uint16_t> moved = {};  // the slot that is served at `address` from now on
-  bool refresh = false;  // the map is wrong: a slot has moved, or the server is not ready, a
-                         // replica, or has left
-};
-
-inline constexpr std::uint8_t kMostRedirects = 5;
-// The wait before a command is sent again after TRYAGAIN: its slot is moving, and its keys are not
-// all on one server.
-inline constexpr std::chrono::milliseconds kPause{5};
-
-// Follows MOVED and ASK, pauses at TRYAGAIN, and ends a command that was redirected too often or
-// has no time left. `from`: the server that answered; a redirect without a host means the same one.
-Step next_step(std::string_view error, const ServerAddress& from, const Command& command, Time now);
-
 // When to ask which server for the map of the slots, and the map. A state machine without sockets
 // and clocks: events and times in, actions out.
 //
@@ -280,8 +255,9 @@ class Topology {
 // slots, follows redirects, and keeps the map of the slots up to date.
 //
 // Commands wait for the first map; they are refused from when no server could be asked for it until
-// one answers. A command is sent again only if the server said that it was not executed (MOVED,
-// ASK, TRYAGAIN). See Client for thread-safety and ownership.
+// one answers. A command is sent again only if the server said that it was not executed: after
+// MOVED and ASK to the server that they name, up to five times, and after TRYAGAIN 5 ms later,
+// until its deadline. See Client for thread-safety and ownership.
 std::unique_ptr<Client> make_cluster_client(std::unique_ptr<EventLoop> loop,
                                             std::shared_ptr<const Target> target,
                                             StoreObserver* observer);

@@ -1,8 +1,8 @@
 // The client of a Redis Cluster. It keeps a map from slots to masters, one link per master, and
 // sends each command to the master of its slot. A redirect (MOVED, ASK, CLUSTERDOWN) or a lost link
 // makes it ask for the map again; commands that wait for the map are parked until their deadline.
-// What to ask, and when, is decided without sockets (SlotMap, Redirect, Topology), so that tests
-// need no cluster.
+// What to ask, and when, is decided without sockets (SlotMap, Topology), so that tests need no
+// cluster.
 
 #include "stores/redis/client/clients.h"
 
@@ -151,35 +151,6 @@ std::optional<ServerAddress> read_endpoint(std::string_view text, const ServerAd
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
   return ServerAddress{host.empty() ? from.host : std::string(host), *port};
 }
-
-}  // namespace
-
-Step next_step(std::string_view error, const ServerAddress& from, const Command& command,
-               Time now) {
-  Step step;
-  const std::string_view word = take_word(error);
-  const bool is_moved = word == "MOVED";
-  if (is_moved || word == "ASK") {
-    const auto slot = base::read_number<std::uint16_t>(take_word(error));
-    auto address = read_endpoint(take_word(error), from);
-    const bool is_readable = slot && *slot < SlotMap::kSlots && address;
-    step.refresh = is_moved || !is_readable;
-    if (!is_readable) return step;
-    step.address = std::move(*address);
-    if (is_moved) step.moved = slot;
-    if (now >= command.deadline || command.redirects >= kMostRedirects) return step;
-    step.kind = Step::Kind::kSend;
-    step.asking = !is_moved;
-    step.redirects = static_cast<std::uint8_t>(command.redirects + 1);
-  } else if (word == "TRYAGAIN" && now + kPause < command.deadline) {
-    step.kind = Step::Kind::kPause;  // only the deadline bounds it, so the count starts again
-  }
-  step.refresh |=
-      word == "CLUSTERDOWN" || word == "MASTERDOWN" || word == "LOADING" || word == "READONLY";
-  return step;
-}
-
-namespace {
 
 // Questions at the same time, while servers do not answer.
 constexpr std::size_t kMostAsked = 3;
@@ -349,7 +320,7 @@ struct Node {
   std::shared_ptr<Link> link = {};
 };
 
-// What make_cluster_client() makes: executes what Topology, next_step() and Reconnect decide.
+// What make_cluster_client() makes: executes what Topology and Reconnect decide.
 //
 // One timer serves everything that waits. An answer of a server may lead to new nodes, but only the
 // timer removes any, because a link must not be destroyed from within one of its calls.
@@ -386,6 +357,7 @@ class ClusterClient final : public LinkOwner {
   Node& node_at(const ServerAddress& address);
   Node& node_of(const Link& link) noexcept;
   bool is_question(const Command& command) const noexcept;
+  bool redirect(const Link& link, Command& command, bool is_moved, std::string_view text, Time now);
 
   void on_ready(Link& link) override;
   void on_ended(Link& link, std::string_view why, bool was_ready) override;
@@ -414,6 +386,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
+constexpr std::uint8_t kMostRedirects = 5;
+// The wait before a command is sent again after TRYAGAIN: its slot is moving, and its keys are not
+// all on one server.
+constexpr std::chrono::milliseconds kPause = 5ms;
 // The shortest deadline of CLUSTER SLOTS: that of requests may be too short for a large map.
 constexpr std::chrono::milliseconds kLeastTimeForAMap = 250ms;
 // When the client tries again to connect to a master if too many others were being connected to.
@@ -514,21 +490,37 @@ Command* ClusterClient::take(Parked& parked, Time now) noexcept {
 bool ClusterClient::on_error(Link& link, Command& command, std::string_view error) {
   if (is_question(command)) return false;
   const Time now = loop_->now();
-  const Step step = next_step(error, link.address(), command, now);
-  if (step.moved) topology_.moved(*step.moved, step.address);
-  if (step.refresh) arm(topology_.hint(now));
-  command.redirects = step.redirects;
-  switch (step.kind) {
-    case Step::Kind::kEnd:
-      emit(StoreEventKind::kRequestFailed, link.address().to_string(), shown(error));
-      return false;
-    case Step::Kind::kPause: park(command, now + kPause, paused_); return true;
-    case Step::Kind::kSend: break;
+  std::string_view rest = error;
+  const std::string_view word = take_word(rest);
+  const bool is_moved = word == "MOVED";
+  if ((is_moved || word == "ASK") && redirect(link, command, is_moved, rest, now)) return true;
+  if (word == "TRYAGAIN" && now + kPause < command.deadline) {
+    command.redirects = 0;  // only the deadline bounds it
+    park(command, now + kPause, paused_);
+    return true;
   }
+  const bool is_unready =
+      word == "CLUSTERDOWN" || word == "MASTERDOWN" || word == "LOADING" || word == "READONLY";
+  if (is_unready) arm(topology_.hint(now));
+  emit(StoreEventKind::kRequestFailed, link.address().to_string(), shown(error));
+  return false;
+}
+
+// Sends the command to the server of a redirect, "SLOT ADDRESS". Returns false if it cannot be
+// read, or if the command has no time left or was redirected too often.
+bool ClusterClient::redirect(const Link& link, Command& command, bool is_moved,
+                             std::string_view text, Time now) {
+  const auto slot = base::read_number<std::uint16_t>(take_word(text));
+  const auto address = read_endpoint(take_word(text), link.address());
+  const bool is_readable = slot && *slot < SlotMap::kSlots && address;
+  if (is_moved && is_readable) topology_.moved(*slot, *address);
+  if (is_moved || !is_readable) arm(topology_.hint(now));
+  if (!is_readable || now >= command.deadline || command.redirects >= kMostRedirects) return false;
+  ++command.redirects;
   LinkCounters::add(counters_.redirects, 1);
-  Node& to = node_at(step.address);
-  if (step.moved) to.is_master = true;
-  send_to(to, command, step.asking, now);
+  Node& to = node_at(*address);
+  if (is_moved) to.is_master = true;
+  send_to(to, command, !is_moved, now);
   return true;
 }
 

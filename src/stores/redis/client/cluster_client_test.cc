@@ -50,6 +50,23 @@ class ClusterClientTest : public ::testing::Test {
     test.to(server).says(said);
   }
 
+  // Submits a command that ends with this error of a:1. Returns whether the client then asks for
+  // the map, and answers with the same one.
+  bool asks_for_map_after(const std::string& error) {
+    test.loop().wait(1s);
+    const TestCommand& command = submit({"GET"}, 42);
+    answer("a:1", list({"GET"}), "-" + error + "\r\n");
+    EXPECT_EQ(command.said, "!" + error);
+    test.loop().turn();
+    bool asks = false;
+    for (const std::string_view server : {"a:1", "b:2"}) {
+      if (test.to(server).sent() != kAskForMap) continue;
+      asks = true;
+      test.to(server).says(map_of_two());
+    }
+    return asks;
+  }
+
   TestClient test{make_cluster_client,
                   {.url = "redis+cluster://a:1",
                    .deadline = 50ms,
@@ -126,6 +143,53 @@ TEST_F(ClusterClientTest, FollowsAskForOneCommandAndSendsAskingFirst) {
   EXPECT_EQ(test.to("a:1").sent(), list({"SET"}));
 }
 
+TEST_F(ClusterClientTest, ReadsNamesIPv6AndAMissingHostInARedirect) {
+  connect_both();
+  const auto asked_after = [this](const std::string& error) {
+    submit({"GET"}, 42);
+    answer("a:1", list({"GET"}), "-" + error + "\r\n");
+    return test.last().address();
+  };
+  EXPECT_EQ(asked_after("ASK 42 a.example:7001"), "a.example:7001");
+  EXPECT_EQ(asked_after("ASK 42 ::1:7001"), "[::1]:7001");
+  EXPECT_EQ(asked_after("ASK 42 [::2]:7001"), "[::2]:7001");
+  EXPECT_EQ(asked_after("ASK 42 :7001"), "a:7001") << "a server without a host is the same one";
+}
+
+TEST_F(ClusterClientTest, EndsACommandAfterARedirectThatCannotBeReadOrAnUnreadyServer) {
+  connect_both();
+  for (const char* error :
+       {"MOVED", "MOVED 1", "MOVED x b:2", "MOVED 16384 b:2", "MOVED 1 b", "MOVED 1 b:0",
+        "MOVED 1 b:65536", "MOVED 1 b:70x", "MOVED 1 ?:2", "ASK 1 ?:2", "ASK -1 b:2",
+        "CLUSTERDOWN Hash slot not served", "MASTERDOWN Link with MASTER is down",
+        "LOADING Redis is loading the dataset in memory",
+        "READONLY You can't write against a read only replica."}) {
+    EXPECT_TRUE(asks_for_map_after(error)) << error;
+  }
+}
+
+TEST_F(ClusterClientTest, KeepsTheMapAfterOtherErrors) {
+  connect_both();
+  for (const char* error : {"", "ERR MOVED 1 b:2", "MOVEDX 1 b:2", "moved 1 b:2", "WRONGTYPE",
+                            "CROSSSLOT Keys in request don't hash to the same slot", "OOM x"}) {
+    EXPECT_FALSE(asks_for_map_after(error)) << error;
+  }
+}
+
+// A link notices deadlines close to each other at the same time.
+TEST_F(ClusterClientTest, AfterTheDeadlineEndsACommandThatMovedButChangesTheMap) {
+  connect_both();
+  submit({"A"}, 42);
+  test.loop().wait(100us);
+  const TestCommand& command = submit({"B"}, 42);
+  test.loop().wait(50ms);
+  ASSERT_EQ(command.times, 0);
+  answer("a:1", list({"A"}) + list({"B"}), "+OK\r\n-MOVED 42 b:2\r\n");
+  EXPECT_EQ(command.said, "!MOVED 42 b:2");
+  submit({"C"}, 42);
+  EXPECT_EQ(test.to("b:2").sent(), list({"C"}));
+}
+
 TEST_F(ClusterClientTest, GivesUpAfterFiveRedirects) {
   connect_both();
   const TestCommand& command = submit({"GET"}, 42);
@@ -148,6 +212,20 @@ TEST_F(ClusterClientTest, SendsAgainAfterTryAgainUntilTheDeadline) {
   }
   EXPECT_EQ(command.said, "!TRYAGAIN Multiple keys request during rehashing of slot");
   EXPECT_EQ(attempts, 10) << "every 5 ms for 50 ms";
+}
+
+TEST_F(ClusterClientTest, CountsRedirectsAgainAfterTryAgain) {
+  connect_both();
+  const TestCommand& command = submit({"MGET"}, 42);
+  for (int i = 0; i < 3; ++i) {
+    answer("a:1", list({"MGET"}), "-ASK 42 b:2\r\n");
+    answer("b:2", kAsking + list({"MGET"}), "+OK\r\n-ASK 42 a:1\r\n");
+    answer("a:1", kAsking + list({"MGET"}), "+OK\r\n-TRYAGAIN\r\n");
+    test.loop().wait(5ms);
+  }
+  answer("a:1", list({"MGET"}), "-ASK 42 b:2\r\n");
+  answer("b:2", kAsking + list({"MGET"}), "+OK\r\n+OK\r\n");
+  EXPECT_EQ(command.said, "+OK");
 }
 
 TEST_F(ClusterClientTest, NeverRepeatsACommandWhoseConnectionWasLost) {
