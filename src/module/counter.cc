@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "core/log.h"
 #include "core/sliding_window_hybrid.h"
@@ -170,15 +171,15 @@ void decide_permits(Action action, const Asked& asked, std::uint64_t cost, std::
                     Ticks now, Outcome& outcome) {
   const Limit& limit = asked.limit;
   outcome.replaces_found = true;
-  redis::StoredPermits held;
-  if (!held.read(found)) {
+  std::vector<std::uint64_t> memory;
+  core::PermitBuffer* const buffer = redis::read_permits(found, memory);
+  if (buffer == nullptr) {
     outcome.result = Result::kForeign;
     return;
   }
-  core::PermitBuffer& buffer = held.buffer();
   // A limit of 0 reads no permits, except to change one that was taken before.
   const bool is_read = limit.capacity() > 0 || changes_permit(action.verb);
-  core::Permits permits = is_read ? buffer.view() : core::Permits{};
+  core::Permits permits = is_read ? buffer->view() : core::Permits{};
   permits.asked = &asked.permit;
   const core::concurrency::Live live = core::concurrency::advance(permits, now);
   const auto step = core::step(action, limit, Kept{permits, Forgotten()}, now, cost);
@@ -204,11 +205,11 @@ void decide_permits(Action action, const Asked& asked, std::uint64_t cost, std::
     reply.wait = static_cast<std::uint64_t>(left_of_lease(permits, live.at));
   }
   if (step.change == Change::kWrite) {
-    buffer.write(step.next, step.at);
-    redis::append_permits(buffer.view(), outcome.value);
-    outcome.keep_until = buffer.last_end;
-    reply.units_after = buffer.units;
-    reply.last_after = static_cast<std::uint64_t>(buffer.last_end);
+    buffer->write(step.next, step.at);
+    redis::append_permits(buffer->view(), outcome.value);
+    outcome.keep_until = buffer->last_end;
+    reply.units_after = buffer->units;
+    reply.last_after = static_cast<std::uint64_t>(buffer->last_end);
   } else if (step.next.change == Verb::kTake) {  // a peek
     reply.units_after += step.next.units;
     reply.last_after = static_cast<std::uint64_t>(std::max(live.last_end, step.next.end));

@@ -115,9 +115,10 @@ std::optional<CounterState> show_log(StateKind kind, std::string_view value) {
 }
 
 std::optional<CounterState> show_permits(std::string_view value) {
-  StoredPermits stored;
-  if (value.empty() || !stored.read(value)) return std::nullopt;
-  const core::Permits permits = stored.buffer().view();
+  std::vector<std::uint64_t> memory;
+  core::PermitBuffer* const stored = read_permits(value, memory);
+  if (value.empty() || stored == nullptr) return std::nullopt;
+  const core::Permits permits = stored->view();
   CounterState state = state_at(permits.last, core::Forgotten());
   state.forgotten_from = instant_of(std::max(permits.last_end, permits.last));
   const std::size_t count = permits.entries.size();

@@ -193,12 +193,12 @@ core::Summary LogValue::summary(std::size_t i) const noexcept {
 
 // --- permits ---
 
-bool StoredPermits::read(std::string_view bytes) {
+core::PermitBuffer* read_permits(std::string_view bytes, std::vector<std::uint64_t>& memory) {
   const bool is_absent = bytes.empty();
   format::PermitsHead head{};
   head.kind = format::kPermitsKind;
   if (!is_absent) {
-    if (!is_list(bytes, format::kPermitsHead.size(), format::kPermitSize)) return false;
+    if (!is_list(bytes, format::kPermitsHead.size(), format::kPermitSize)) return nullptr;
     head = format::kPermitsHead.take(bytes);
   }
   const std::size_t count = bytes.size() / format::kPermitSize;
@@ -206,11 +206,10 @@ bool StoredPermits::read(std::string_view bytes) {
   if (count > kMaxPermitUnits || head.kind != format::kPermitsKind ||
       head.changed >= format::kEndOfInstants || bytes.empty() != (head.units == 0) ||
       head.last_end < head.first_end || head.last_end >= format::kEndOfInstants * 2) {
-    return false;
+    return nullptr;
   }
-  memory_.assign(core::ceil_div(core::PermitBuffer::bytes_for(count + 1), sizeof(std::uint64_t)),
-                 0);
-  core::PermitBuffer& out = buffer();
+  memory.assign(core::ceil_div(core::PermitBuffer::bytes_for(count + 1), sizeof(std::uint64_t)), 0);
+  auto& out = *reinterpret_cast<core::PermitBuffer*>(memory.data());
   out.room = static_cast<std::uint32_t>(count + 1);
   out.last = static_cast<Ticks>(head.changed);
   out.first_end = static_cast<Ticks>(head.first_end);
@@ -224,7 +223,7 @@ bool StoredPermits::read(std::string_view bytes) {
     out.begin()[out.count++] = {static_cast<Ticks>(permit.end), PermitId(name),
                                 static_cast<std::uint32_t>(permit.units)};
   }
-  return true;
+  return &out;
 }
 
 void append_permits(const core::Permits& permits, std::string& out) {

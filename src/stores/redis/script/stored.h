@@ -90,19 +90,9 @@ constexpr std::uint64_t low_bits(core::Ticks at) noexcept {
   return static_cast<std::uint64_t>(at) & (format::kInstantModulus - 1);
 }
 
-// The permits of a value, with room for one more.
-class StoredPermits {
- public:
-  // Returns false if the bytes are no permits. Empty bytes are those of an absent key.
-  bool read(std::string_view bytes);
-  // After read().
-  core::PermitBuffer& buffer() noexcept {
-    return *reinterpret_cast<core::PermitBuffer*>(memory_.data());
-  }
-
- private:
-  std::vector<std::uint64_t> memory_;
-};
+// Permits, with room for one more, in `memory`. Returns null if the bytes are no permits. Empty
+// bytes are those of an absent key.
+core::PermitBuffer* read_permits(std::string_view bytes, std::vector<std::uint64_t>& memory);
 void append_permits(const core::Permits& permits, std::string& out);
 
 // The head of a budget, and a cell of its ids. Unlike in core, the record of an open hold has the

@@ -73,24 +73,26 @@ TEST(Stored, PermitsAreReadAsTheyWereWritten) {
                   .last_end = kChanged + 9,
                   .last = kChanged},
                  bytes);
-  StoredPermits stored;
-  ASSERT_TRUE(stored.read(bytes));
-  const core::Permits read = stored.buffer().view();
+  std::vector<std::uint64_t> memory;
+  core::PermitBuffer* const stored = read_permits(bytes, memory);
+  ASSERT_NE(stored, nullptr);
+  const core::Permits read = stored->view();
   ASSERT_EQ(read.entries.size(), 2u);
   EXPECT_EQ(read.entries[0].id, name);
   EXPECT_EQ(read.entries[1].end, kChanged + 9);
   EXPECT_EQ(read.units, 3u);
   EXPECT_EQ(read.last, kChanged);
-  EXPECT_GT(stored.buffer().room, stored.buffer().count);
-  EXPECT_FALSE(stored.read(bytes.substr(0, bytes.size() - 1)));
-  EXPECT_FALSE(stored.read(bytes.substr(0, format::kPermitsHead.size())));
+  EXPECT_GT(stored->room, stored->count);
+  EXPECT_EQ(read_permits(bytes.substr(0, bytes.size() - 1), memory), nullptr);
+  EXPECT_EQ(read_permits(bytes.substr(0, format::kPermitsHead.size()), memory), nullptr);
 }
 
 TEST(Stored, AnAbsentKeyHasNoPermits) {
-  StoredPermits stored;
-  ASSERT_TRUE(stored.read(""));
-  EXPECT_TRUE(stored.buffer().view().entries.empty());
-  EXPECT_EQ(stored.buffer().room, 1u);
+  std::vector<std::uint64_t> memory;
+  core::PermitBuffer* const stored = read_permits("", memory);
+  ASSERT_NE(stored, nullptr);
+  EXPECT_TRUE(stored->view().entries.empty());
+  EXPECT_EQ(stored->room, 1u);
 }
 
 TEST(Stored, IdsOfABudgetAreReadAsTheyWereWritten) {
