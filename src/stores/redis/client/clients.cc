@@ -21,72 +21,6 @@ namespace sluice::redis {
 
 namespace {
 
-constexpr std::size_t kMost = 64;
-
-std::optional<ServerAddress> address_of(std::string_view host, std::string_view port) {
-  const auto number = base::read_number<std::uint16_t>(port);
-  // A path would mean a Unix socket.
-  if (!number || *number == 0 || host.empty() || host.starts_with('/')) return {};
-  return ServerAddress{std::string(host), *number};
-}
-
-// One entry of SENTINEL SENTINELS: a list of names and values.
-std::optional<ServerAddress> sentinel_of(const Reply& fields) {
-  return address_of(fields.field("ip"), fields.field("port"));
-}
-
-}  // namespace
-
-Sentinels::Sentinels(std::vector<ServerAddress> seeds, std::string master)
-    : all_(std::move(seeds)), seeds_(all_.size()), master_(std::move(master)) {}
-
-void Sentinels::begin() {
-  asked_ = 0;
-  why_.clear();
-}
-
-const ServerAddress* Sentinels::to_ask() const noexcept {
-  return asked_ < all_.size() ? &all_[next_] : nullptr;
-}
-
-void Sentinels::on_failed(std::string_view why) {
-  if (!why_.empty()) why_.append("; ");
-  why_.append("Sentinel ").append(all_[next_].to_string()).append(": ").append(why);
-  next_ = (next_ + 1) % all_.size();
-  ++asked_;
-}
-
-std::optional<ServerAddress> Sentinels::on_master(const Reply& reply) {
-  if (reply.type == Reply::kNil) {
-    on_failed("it knows no master " + base::in_quotes(master_));
-    return {};
-  }
-  std::optional<ServerAddress> out;
-  if (reply.type == Reply::kArray && reply.count == 2) {
-    out = address_of(reply[0].string(), reply[1].string());
-  }
-  if (!out) on_failed("its answer is not an address");
-  return out;
-}
-
-void Sentinels::on_others(const Reply& reply) {
-  if (reply.type != Reply::kArray) return;
-  const ServerAddress asked = all_[next_];
-  all_.resize(seeds_);
-  const auto learn = [this](const ServerAddress& one) {
-    const bool known = std::find(all_.begin(), all_.end(), one) != all_.end();
-    if (!known && all_.size() < std::max(kMost, seeds_ + 1)) all_.push_back(one);
-  };
-  learn(asked);  // it does not report itself
-  for (const Reply& fields : reply) {
-    if (const auto one = sentinel_of(fields)) learn(*one);
-  }
-  const auto at = std::find(all_.begin(), all_.end(), asked);
-  next_ = static_cast<std::size_t>(at - all_.begin());
-}
-
-namespace {
-
 // Errors after which this connection, or this server, is of no use any more.
 constexpr std::array<std::string_view, 4> kLeaving = {"READONLY", "MASTERDOWN", "NOAUTH",
                                                       "WRONGPASS"};
@@ -244,6 +178,15 @@ namespace {
 
 // How often the client asks a Sentinel whether the master has changed.
 constexpr std::chrono::seconds kPoll{1};
+// The most Sentinels that are known, unless the options name more.
+constexpr std::size_t kMostSentinels = 64;
+
+std::optional<ServerAddress> address_of(std::string_view host, std::string_view port) {
+  const auto number = base::read_number<std::uint16_t>(port);
+  // A path would mean a Unix socket.
+  if (!number || *number == 0 || host.empty() || host.starts_with('/')) return {};
+  return ServerAddress{std::string(host), *number};
+}
 
 // A master client that asks Sentinels for the master's address, before it connects and once a
 // second.
@@ -252,7 +195,7 @@ class SentinelClient final : public MasterClient {
   SentinelClient(std::unique_ptr<EventLoop> loop, std::shared_ptr<const Target> target,
                  StoreObserver* observer)
       : MasterClient(std::move(loop), std::move(target), observer),
-        sentinels_(target_->servers, target_->master),
+        sentinels_(target_->servers),
         poll_timer_(loop_->make_timer([this] { poll(); })),
         pass_on_timer_(loop_->make_timer([this] { pass_on(); })) {
     for (const std::string_view word : {"SENTINEL", "SENTINELS"}) others_request_.append(word);
@@ -269,12 +212,14 @@ class SentinelClient final : public MasterClient {
 
  private:
   void find_server() override;
+  void begin_search() noexcept;
   // Of the link to the master, or to a Sentinel.
   void on_ready(Link& link) override;
   bool on_error(Link& link, Command& command, std::string_view error) override;
   void on_ended(Link& link, std::string_view why, bool was_ready) override;
   void ask();
   void on_others(const Answer& answer);
+  void learn_others(const Reply& reply);
   void on_master(const Answer& answer);
   void on_found(const ServerAddress& address);
   // Drops this Sentinel. pass_on() then asks another one.
@@ -283,7 +228,10 @@ class SentinelClient final : public MasterClient {
   void poll_soon();
   void poll();
 
-  Sentinels sentinels_;
+  std::vector<ServerAddress> sentinels_;  // those of the options first, which are never removed
+  std::size_t next_ = 0;                  // the Sentinel that is asked, or is next
+  std::size_t failed_ = 0;                // how many did not help since begin_search()
+  std::string search_why_;                // why they did not
   AskCommand others_request_{[this](const Answer& answer) { on_others(answer); }};
   AskCommand master_request_{[this](const Answer& answer) { on_master(answer); }};
   LinkCounters sentinel_counters_;
@@ -298,16 +246,20 @@ class SentinelClient final : public MasterClient {
 
 void SentinelClient::find_server() {
   searching_ = true;
-  sentinels_.begin();
+  begin_search();
   ask();
+}
+
+void SentinelClient::begin_search() noexcept {
+  failed_ = 0;
+  search_why_.clear();
 }
 
 void SentinelClient::ask() {
   if (asked_ || giving_up_) return;  // a request is under way
-  const ServerAddress* const address = sentinels_.to_ask();
-  if (address == nullptr) {
+  if (failed_ == sentinels_.size()) {
     if (!std::exchange(searching_, false)) return poll_soon();
-    return attempt_failed(target_->shown, sentinels_.why());
+    return attempt_failed(target_->shown, search_why_);
   }
   const RedisOptions& options = target_->options;
   if (sentinel_ == nullptr) {
@@ -316,7 +268,7 @@ void SentinelClient::ask() {
     link.password = options.sentinel_password;
     link.database = 0;
     link.only_master = false;
-    sentinel_ = Link::connect(*this, *address, std::move(link), sentinel_counters_);
+    sentinel_ = Link::connect(*this, sentinels_[next_], std::move(link), sentinel_counters_);
   }
   asked_ = true;
   const Time now = loop_->now();
@@ -327,16 +279,37 @@ void SentinelClient::ask() {
 }
 
 void SentinelClient::on_others(const Answer& answer) {
-  if (!giving_up_ && answer.failure == Failure::kNone) sentinels_.on_others(*answer.reply);
+  const bool is_list = answer.failure == Failure::kNone && answer.reply->type == Reply::kArray;
+  if (!giving_up_ && is_list) learn_others(*answer.reply);
+}
+
+// Replaces the Sentinels that the options do not name by those of a list of names and values for
+// each.
+void SentinelClient::learn_others(const Reply& reply) {
+  const ServerAddress asked = sentinels_[next_];
+  const std::size_t seeds = target_->servers.size();
+  sentinels_.resize(seeds);
+  add_once(sentinels_, asked);  // it does not report itself
+  for (const Reply& fields : reply) {
+    const auto one = address_of(fields.field("ip"), fields.field("port"));
+    if (one && sentinels_.size() < std::max(kMostSentinels, seeds + 1)) add_once(sentinels_, *one);
+  }
+  const auto at = std::find(sentinels_.begin(), sentinels_.end(), asked);
+  next_ = static_cast<std::size_t>(at - sentinels_.begin());
 }
 
 void SentinelClient::on_master(const Answer& answer) {
   asked_ = false;
   if (giving_up_) return;
   if (answer.failure != Failure::kNone) return give_up(answer.text);
-  if (const auto address = sentinels_.on_master(*answer.reply)) return on_found(*address);
-  giving_up_ = true;
-  pass_on_timer_->set(loop_->now());
+  const Reply& reply = *answer.reply;
+  if (reply.type == Reply::kNil) {
+    return give_up("it knows no master " + base::in_quotes(target_->master));
+  }
+  const bool is_pair = reply.type == Reply::kArray && reply.count == 2;
+  const auto address = is_pair ? address_of(reply[0].string(), reply[1].string()) : std::nullopt;
+  if (!address) return give_up("its answer is not an address");
+  on_found(*address);
 }
 
 void SentinelClient::on_found(const ServerAddress& address) {
@@ -351,7 +324,10 @@ void SentinelClient::on_found(const ServerAddress& address) {
 
 void SentinelClient::give_up(std::string_view why) {
   if (giving_up_) return;
-  sentinels_.on_failed(why);
+  if (!search_why_.empty()) search_why_.append("; ");
+  search_why_.append("Sentinel ").append(sentinels_[next_].to_string()).append(": ").append(why);
+  next_ = (next_ + 1) % sentinels_.size();
+  ++failed_;
   giving_up_ = true;
   pass_on_timer_->set(loop_->now());
 }
@@ -384,7 +360,7 @@ void SentinelClient::poll_soon() { poll_timer_->set(loop_->now() + kPoll); }
 
 void SentinelClient::poll() {
   if (searching_) return;
-  sentinels_.begin();
+  begin_search();
   ask();
 }
 

@@ -23,38 +23,6 @@
 
 namespace sluice::redis {
 
-// Which Sentinel to ask for the master, without I/O: first those that the options name, then those
-// that Sentinels report. The one that answered last is asked first.
-//
-//   begin() -> ask to_ask() -> on_master(), or on_failed() -> ask to_ask() ... until there is none
-class Sentinels {
- public:
-  // `seeds`: one or more.
-  Sentinels(std::vector<ServerAddress> seeds, std::string master);
-
-  void begin();
-  // Null: no Sentinel has helped since begin(). Valid until the next call of a member.
-  const ServerAddress* to_ask() const noexcept;
-  // The Sentinel that was asked did not help: another is next.
-  void on_failed(std::string_view why);
-  // Reads its reply to SENTINEL GET-MASTER-ADDR-BY-NAME. Empty: it knows no such master, and
-  // another one is next.
-  std::optional<ServerAddress> on_master(const Reply& reply);
-  // Reads its reply to SENTINEL SENTINELS: the other Sentinels.
-  void on_others(const Reply& reply);
-
-  // Why each Sentinel since begin() did not help.
-  const std::string& why() const noexcept { return why_; }
-
- private:
-  std::vector<ServerAddress> all_;
-  std::size_t seeds_;  // this many at the front are never removed
-  std::string master_;
-  std::size_t next_ = 0;
-  std::size_t asked_ = 0;
-  std::string why_;
-};
-
 // A client of one server at a time: keeps a link to it, and makes another when it ends.
 //
 // Commands are sent while the link is ready. They wait until their deadline while the first link is
@@ -114,7 +82,9 @@ std::unique_ptr<Client> make_standalone_client(std::unique_ptr<EventLoop> loop,
                                                std::shared_ptr<const Target> target,
                                                StoreObserver* observer);
 
-// A client of the master that the target's Sentinels name; it follows a change of master.
+// A client of the master that the target's Sentinels name; it follows a change of master. It asks
+// first the Sentinels that the options name, then those that Sentinels report, from the one on that
+// answered last.
 std::unique_ptr<Client> make_sentinel_client(std::unique_ptr<EventLoop> loop,
                                              std::shared_ptr<const Target> target,
                                              StoreObserver* observer);

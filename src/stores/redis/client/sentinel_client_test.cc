@@ -1,5 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "stores/redis/client/clients.h"
 #include "stores/redis/client/test_client.h"
 
@@ -10,15 +14,42 @@ using namespace std::chrono_literals;
 
 std::string address(std::string_view host, std::string_view port) { return list({host, port}); }
 
+// The list of Sentinels at this port of hosts.
+std::string sentinels(const std::vector<std::string_view>& hosts) {
+  std::vector<std::string> all;
+  for (const std::string_view host : hosts) {
+    all.push_back(list({"name", "0af3", "ip", host, "port", "9", "flags", "sentinel"}));
+  }
+  return array(all);
+}
+
 // Two Sentinels, s1:1 and s2:2, which watch the master `main`.
 class SentinelClientTest : public ::testing::Test {
  protected:
   SentinelClientTest() { test.loop().turn(); }
 
-  // The Sentinel's answers to its two questions: no other Sentinels, and `master`.
-  static void names(TestTransport& sentinel, const std::string& master) {
+  // The Sentinel's answers to its two questions: the other Sentinels, and `master`.
+  static void names(TestTransport& sentinel, const std::string& master,
+                    const std::string& others = "*0\r\n") {
     EXPECT_NE(sentinel.sent().find("GET-MASTER-ADDR-BY-NAME"), std::string::npos);
-    sentinel.says("*0\r\n" + master);
+    sentinel.says(others + master);
+  }
+  // Whom the client asks for the master from now on, each in vain.
+  std::string asked_in_vain() {
+    std::string out;
+    for (std::size_t before = 0; before != test.connections(); test.loop().turn()) {
+      before = test.connections();
+      out += test.last().address() + " ";
+      test.last().ends("gone");
+    }
+    test.loop().wait(100ms);  // the next search
+    return out;
+  }
+  // The Sentinel that is asked reports others, and does not know the master.
+  void hears_in_vain(const std::string& others) {
+    become_ready(test.last());
+    names(test.last(), "*-1\r\n", others);
+    test.loop().turn();
   }
   static void become_ready_as(TestTransport& connection, std::string_view role) {
     become_ready(connection);
@@ -85,6 +116,57 @@ TEST_F(SentinelClientTest, ReportsWhyNoSentinelAnsweredAndTriesAgain) {
   const std::size_t before = test.connections();
   test.loop().wait(20ms);
   EXPECT_EQ(test.connections(), before + 1);
+}
+
+TEST_F(SentinelClientTest, AsksAnotherSentinelIfAnAnswerIsNoAddress) {
+  for (const std::string& reply :
+       {list({"10.0.0.9"}), list({"10.0.0.9", "0"}), list({"10.0.0.9", "65536"}),
+        list({"10.0.0.9", "6379x"}), list({"", "6379"}), list({"/run/redis.sock", "6379"}),
+        std::string("+OK\r\n"), std::string("*2\r\n:1\r\n:2\r\n")}) {
+    become_ready(test.last());
+    names(test.last(), reply);
+    test.loop().turn();
+    EXPECT_EQ(test.last().address(), "s2:2") << reply;
+    EXPECT_EQ(asked_in_vain(), "s2:2 ");
+    EXPECT_NE(test.client->why().find("Sentinel s1:1: its answer is not an address; "),
+              std::string::npos)
+        << reply;
+  }
+}
+
+TEST_F(SentinelClientTest, AsksTheSentinelsOfTheUrlAndOfTheLatestList) {
+  hears_in_vain(sentinels({"s3", "s4"}));
+  EXPECT_EQ(asked_in_vain(), "s2:2 s3:9 s4:9 ");
+  hears_in_vain(sentinels({"s4"}));
+  EXPECT_EQ(asked_in_vain(), "s2:2 s4:9 ");
+  EXPECT_EQ(asked_in_vain(), "s1:1 s2:2 s4:9 ");
+}
+
+TEST_F(SentinelClientTest, KeepsASentinelThatDoesNotReportItself) {
+  hears_in_vain(sentinels({"s3", "s4"}));
+  test.last().ends("gone");
+  test.loop().turn();
+  ASSERT_EQ(test.last().address(), "s3:9");
+  hears_in_vain(sentinels({"s5"}));
+  EXPECT_EQ(asked_in_vain(), "s5:9 ") << "four of four have been asked";
+  EXPECT_EQ(asked_in_vain(), "s1:1 s2:2 s3:9 s5:9 ");
+}
+
+TEST_F(SentinelClientTest, KeepsAtMostSixtyFourSentinels) {
+  std::vector<std::string> names;
+  for (int i = 0; i < 100; ++i) names.push_back("t" + std::to_string(i));
+  hears_in_vain(sentinels({names.begin(), names.end()}));
+  const std::string asked = asked_in_vain();
+  EXPECT_EQ(std::count(asked.begin(), asked.end(), ' '), 63);
+}
+
+TEST_F(SentinelClientTest, IgnoresAReplyThatIsNoListOfSentinels) {
+  for (const std::string& reply : {std::string("+OK\r\n"), std::string("*1\r\n:1\r\n"),
+                                   "*1\r\n" + list({"ip", "10.0.0.1", "port"}),
+                                   "*1\r\n" + list({"ip", "10.0.0.1", "port", "x"})}) {
+    hears_in_vain(reply);
+    EXPECT_EQ(asked_in_vain(), "s2:2 ") << reply;
+  }
 }
 
 TEST_F(SentinelClientTest, FollowsAFailoverThatASentinelReports) {
