@@ -294,17 +294,6 @@ core::BudgetEnds ends_of(const core::budget::Asked& asked, bool holds, std::uint
   return ends;
 }
 
-// Keeps the entries of a change for the ledger.
-class Entries final : public Ledger {
- public:
-  explicit Entries(std::size_t most) { all_.reserve(most); }
-  void add(const LedgerEntry& entry) noexcept override { all_.push_back(entry); }
-  const std::vector<LedgerEntry>& all() const noexcept { return all_; }
-
- private:
-  std::vector<LedgerEntry> all_;
-};
-
 // Returns the end of a hold that has ended in a window that is not known; 0 if there is none.
 Ticks unknown_end(const Budget& before, Ticks at) noexcept {
   Ticks first = before.bounds.empty() ? 0 : before.bounds.front();
@@ -315,8 +304,9 @@ Ticks unknown_end(const Budget& before, Ticks at) noexcept {
   return unknown;
 }
 
-// One call on one counter: read() -> look() -> decide() -> write().
-class BudgetCall {
+// One call on one counter: read() -> look() -> decide() -> write(). Core records its change as
+// entries for the ledger.
+class BudgetCall final : private Ledger {
  public:
   BudgetCall(const Asked& asked, const ReadField& read, Outcome& outcome)
       : asked_(asked),
@@ -402,6 +392,9 @@ class BudgetCall {
   }
 
  private:
+  // In write_entries(), which has reserved the memory.
+  void add(const LedgerEntry& entry) noexcept override { entries_.push_back(entry); }
+
   void find_id(Ticks at, bool scans) {
     found_ = ids_.find(HoldName(asked_.permit), at);
     if (found_.kind() == IdKind::kOpen) {
@@ -467,12 +460,10 @@ class BudgetCall {
       outcome_.result = Result::kWindow;
       return;
     }
-    Entries entries(before_.holds.size() + 1);
+    entries_.reserve(before_.holds.size() + 1);
     core::budget::record(verb, limit_, before_, made_.next, made_.at,
-                         {.is_new = ids_.is_new(), .id = *asked_.ledger}, entries);
-    for (const LedgerEntry& entry : entries.all()) {
-      outcome_.entries.push_back(redis::fields_of(entry));
-    }
+                         {.is_new = ids_.is_new(), .id = *asked_.ledger}, *this);
+    for (const LedgerEntry& entry : entries_) outcome_.entries.push_back(redis::fields_of(entry));
   }
 
   const Asked& asked_;
@@ -487,6 +478,7 @@ class BudgetCall {
   core::BudgetEnds ends_;
   core::budget::Asked known_{limit_, before_, core::Forgotten(core::Forgotten::kNever), {}};
   core::budget::Made made_{};
+  std::vector<LedgerEntry> entries_;
 };
 
 }  // namespace
