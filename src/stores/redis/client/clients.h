@@ -98,7 +98,6 @@ void add_once(std::vector<ServerAddress>& to, ServerAddress address);
 // takes time in proportion to the report, whatever it says.
 class SlotMap {
  public:
-  static constexpr std::size_t kSlots = 16'384;
   static constexpr std::uint16_t kNobody = 0xFFFF;
   static constexpr std::size_t kMostReplicas = 64;
 

@@ -271,7 +271,7 @@ bool Topology::answered(std::uint64_t question, SlotMap map, Time now) {
   if (!take_back(question)) return false;
   is_answered_ = true;
   const std::size_t covered = map.covered();
-  if (covered == SlotMap::kSlots) {
+  if (covered == kSlots) {
     end_round(true, now);
     return adopt(std::move(map));
   }
@@ -512,7 +512,7 @@ bool ClusterClient::redirect(const Link& link, Command& command, bool is_moved,
                              std::string_view text, Time now) {
   const auto slot = base::read_number<std::uint16_t>(take_word(text));
   const auto address = read_endpoint(take_word(text), link.address());
-  const bool is_readable = slot && *slot < SlotMap::kSlots && address;
+  const bool is_readable = slot && *slot < kSlots && address;
   if (is_moved && is_readable) topology_.moved(*slot, *address);
   if (is_moved || !is_readable) arm(topology_.hint(now));
   if (!is_readable || now >= command.deadline || command.redirects >= kMostRedirects) return false;

@@ -7,8 +7,6 @@
 namespace sluice::redis {
 namespace {
 
-constexpr std::uint16_t kSlots = 16'384;
-
 // CRC16/XMODEM: polynomial 0x1021, from 0, most significant bit first.
 constexpr std::array<std::uint16_t, 256> make_crc_table() {
   std::array<std::uint16_t, 256> table{};

@@ -132,7 +132,10 @@ class AskCommand final : public Command {
 void append_size(char type, std::uint64_t size, std::string& out);
 void append_element(std::string_view element, std::string& out);
 
-// Returns the slot of a key in a cluster: CRC16 of its hash tag, or of the whole key, modulo 16384.
+inline constexpr std::uint16_t kSlots = 16'384;  // of a cluster
+
+// Returns the slot of a key in a cluster: CRC16 of its hash tag, or of the whole key, modulo
+// kSlots.
 std::uint16_t slot_of(std::string_view key) noexcept;
 
 // A master of a cluster.

@@ -157,7 +157,7 @@ TEST_F(TopologyTest, UsesAnIncompleteMapAndAsksTheOtherServers) {
   const auto second = ask(topology);
   EXPECT_EQ(second.address, kB);
   EXPECT_TRUE(topology.answered(second.question, whole_map("10.0.0.2"), now_));
-  EXPECT_EQ(topology.map().covered(), SlotMap::kSlots);
+  EXPECT_EQ(topology.map().covered(), kSlots);
 }
 
 TEST_F(TopologyTest, AsksTheOtherServersBeforeItForgetsSlots) {
@@ -166,7 +166,7 @@ TEST_F(TopologyTest, AsksTheOtherServersBeforeItForgetsSlots) {
   topology.hint(now_);
   now_ += 1s;
   EXPECT_FALSE(topology.answered(ask(topology).question, half_map("10.0.0.1"), now_));
-  EXPECT_EQ(topology.map().covered(), SlotMap::kSlots);
+  EXPECT_EQ(topology.map().covered(), kSlots);
   EXPECT_FALSE(topology.failed(ask(topology).question, "", now_));
   EXPECT_TRUE(topology.failed(ask(topology).question, "", now_));  // all have been asked
   EXPECT_EQ(topology.map().covered(), 8192u);

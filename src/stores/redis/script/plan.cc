@@ -126,8 +126,7 @@ void Counter::append_ledger(std::size_t index, std::string_view kind, std::strin
 
 void Counter::append_end_before_extension(int number, std::string& out) const {
   // A module of an older version does not say what was left: its extension stays.
-  const auto period = static_cast<std::uint64_t>(limit().period().count());
-  const std::uint64_t left = permits_.wait > 0 ? permits_.wait : period;
+  const std::uint64_t left = permits_.wait > 0 ? permits_.wait : ticks_of(limit().period());
   format::kFamily.append({static_cast<std::uint64_t>(number)}, out);
   format::kPermitsArgument.append({.cost = 0, .capacity = limit().capacity(), .period = left}, out);
   for (const std::uint8_t byte : permit_.bytes()) out += static_cast<char>(byte);
@@ -187,8 +186,8 @@ bool Counter::read_log(std::string_view bytes) noexcept {
            .refunded = (reply.changed & 1) != 0,
            .stored = reply.wait},
           core::Forgotten(static_cast<std::uint32_t>(reply.forgotten))};
-  const auto period = static_cast<std::uint64_t>(limit().period().count());
-  const bool is_live = reply.newest <= reply.at && reply.at - reply.newest < period;
+  const bool is_live =
+      reply.newest <= reply.at && reply.at - reply.newest < ticks_of(limit().period());
   return reply.at < format::kEndOfInstants && at >= now_ && (reply.units == 0 || is_live);
 }
 
@@ -305,7 +304,7 @@ core::Answer Counter::decide_permits(Verb verb, std::uint64_t cost) const noexce
   } else if (cost > 0 && permits_.units + cost > capacity) {
     answer = {core::denied_for(permits_.wait), before};
   } else if (cost > 0) {
-    const std::uint64_t end = permits_.at + static_cast<std::uint64_t>(limit().period().count());
+    const std::uint64_t end = permits_.at + ticks_of(limit().period());
     answer = {core::admitted(), described(permits_.units + cost, std::max(permits_.last_end, end))};
   }
   if (answer.admitted && verb == Verb::kReserve) answer.delay = 0;
@@ -335,8 +334,6 @@ void Counter::answer(Decision& decision) const noexcept {
 }
 
 namespace {
-
-constexpr std::size_t kSlots = 16384;
 
 std::uint64_t flags_of(Action action, std::uint64_t cost, bool may_fit,
                        const Charge& charge) noexcept {
@@ -406,14 +403,13 @@ void KeyBlock::append_argument(Action action, std::size_t number, std::uint64_t 
                                std::string& out) const {
   const Block& block = *charge_->block;
   const bool is_by_hand = action.verb == Verb::kBlock;
-  const auto ticks = [](Duration time) { return static_cast<std::uint64_t>(time.count()); };
   format::kKeyBlockArgument.append({.counter = number,
                                     .flags = flags_of(action, cost, may_fit, *charge_),
                                     .after = block.after(),
-                                    .within = ticks(block.within()),
-                                    .time = ticks(is_by_hand ? action.max_wait : block.time()),
+                                    .within = ticks_of(block.within()),
+                                    .time = ticks_of(is_by_hand ? action.max_wait : block.time()),
                                     .growth = block.growth(),
-                                    .at_most = ticks(block.at_most())},
+                                    .at_most = ticks_of(block.at_most())},
                                    out);
 }
 
@@ -466,7 +462,7 @@ bool is_in_range(const std::optional<Instant>& now) noexcept {
 }  // namespace
 
 auto Plan::of_part(std::size_t index) {
-  return std::span(counters_).first(count_) |
+  return counters() |
          std::views::filter([index](const Counter& counter) { return counter.part == index; });
 }
 
@@ -490,7 +486,7 @@ bool Plan::begin(const RequestOptions& options, Action action, std::span<const C
     std::size_t i = 0;
     while (i < count_ && !counters_[i].is_same(charge)) ++i;
     const std::size_t number = counter_of_.size();
-    if (!row_agrees(action, charges, number, std::span<const Counter>(counters_).first(count_), i,
+    if (!row_agrees(action, charges, number, std::span<const Counter>(counters()), i,
                     number > 0 ? counter_of_.back() : std::size_t{0})) {
       return false;
     }
@@ -513,13 +509,11 @@ bool Plan::begin(const RequestOptions& options, Action action, std::span<const C
 
 // A request of no units is a take of none.
 bool Plan::begin_take_at_most() noexcept {
-  const std::span counters(counters_.data(), count_);
-  const bool is_for_nothing =
-      std::any_of(counters.begin(), counters.end(),
-                  [](const Counter& counter) { return counter.least_cost() == 0; });
+  const bool is_for_nothing = std::ranges::any_of(
+      counters(), [](const Counter& counter) { return counter.least_cost() == 0; });
   if (!is_for_nothing) return parts_.size() == 1;
   action_ = Verb::kTake;
-  for (Counter& counter : counters) counter.take_for_each(0);
+  for (Counter& counter : counters()) counter.take_for_each(0);
   return true;
 }
 
@@ -710,8 +704,7 @@ void Plan::write_request(std::size_t index, std::uint64_t verb, Command& command
 }
 
 void Plan::append_request(std::uint64_t verb, std::string& out) const {
-  const std::uint64_t instant =
-      now_ ? static_cast<std::uint64_t>(now_->time_since_epoch().count()) : format::kServerTime;
+  const std::uint64_t instant = now_ ? ticks_of(now_->time_since_epoch()) : format::kServerTime;
   format::kRequest.append({verb, instant, options_.explicit_expiry_ms}, out);
 }
 
@@ -756,7 +749,7 @@ void Plan::append_argument(const Counter& counter, FamilySet families, std::uint
   }
   if (is_at_most) format::kInstant.append({counter.charges()}, out);
   if (verb == format::kReserve) {
-    format::kInstant.append({static_cast<std::uint64_t>(action_.max_wait.count())}, out);
+    format::kInstant.append({ticks_of(action_.max_wait)}, out);
   }
   if (verb == format::kGiveBack) {
     format::kInstant.append({static_cast<std::uint64_t>(counter.at())}, out);
@@ -774,7 +767,7 @@ Plan::Read Plan::read(std::size_t index, const Reply& reply, bool is_by_module) 
   const bool admits = (head & format::kAdmits) != 0;
   const std::uint64_t now = head & ~format::kAdmits;
   if (now >= format::kEndOfInstants) return Read::kMalformed;
-  if (now_ && now != static_cast<std::uint64_t>(now_->time_since_epoch().count())) {
+  if (now_ && now != ticks_of(now_->time_since_epoch())) {
     return Read::kMalformed;
   }
   const bool is_alone = !is_by_module && is_single(parts_[index]);
@@ -859,13 +852,12 @@ bool Plan::read_counters(std::size_t index, bool is_alone, std::string_view& res
 // Finds out how many units every charge can have, and asks for them; for one if there are none.
 void Plan::share_units() noexcept {
   units_for_each_ = counter_of_.size() > 1 ? format::kMostOfAll - 1 : kMaxAmount;
-  for (std::size_t i = 0; i < count_; ++i) {
-    Counter& counter = counters_[i];
+  for (Counter& counter : counters()) {
     counter.decide(Verb::kPeek, 0);
     units_for_each_ = std::min(units_for_each_, counter.most_for_each());
   }
-  for (std::size_t i = 0; i < count_; ++i) {
-    counters_[i].take_for_each(std::max<std::uint64_t>(units_for_each_, 1));
+  for (Counter& counter : counters()) {
+    counter.take_for_each(std::max<std::uint64_t>(units_for_each_, 1));
   }
 }
 
@@ -885,11 +877,10 @@ bool Plan::decide(std::size_t index) {
 }
 
 void Plan::choose_in_rows(std::size_t index) noexcept {
-  const std::span counters = std::span(counters_).first(count_);
-  for (std::size_t i = 0; i < count_;) {
-    const std::size_t size = row_size(std::span<const Counter>(counters.subspan(i)));
-    if (counters[i].part == index) choose_in_row(action_.verb, counters.subspan(i, size));
-    i += size;
+  for (std::span<Counter> rest = counters(); !rest.empty();) {
+    const std::size_t size = row_size(std::span<const Counter>(rest));
+    if (rest.front().part == index) choose_in_row(action_.verb, rest.first(size));
+    rest = rest.subspan(size);
   }
 }
 
@@ -913,9 +904,9 @@ void Plan::answer(std::span<Decision> each, Decision& all) {
   const bool all_admit =
       std::all_of(parts_.begin(), parts_.end(), [](const Part& part) { return part.admits; });
   if (!all_admit && action_.verb != Verb::kRelease) {
-    for (std::size_t i = 0; i < count_; ++i) counters_[i].leave_untaken();
+    for (Counter& counter : counters()) counter.leave_untaken();
   } else if (action_.verb == Verb::kTakeAtMost) {
-    for (std::size_t i = 0; i < count_; ++i) counters_[i].note_taken(units_for_each_);
+    for (Counter& counter : counters()) counter.note_taken(units_for_each_);
   }
   const bool is_by_hand = changes_block(action_.verb);
   for (std::size_t i = 0; i < each.size(); ++i) {

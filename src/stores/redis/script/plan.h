@@ -293,6 +293,7 @@ class Plan {
     bool admits = false;
   };
 
+  std::span<Counter> counters() noexcept { return std::span(counters_).first(count_); }
   auto of_part(std::size_t index);  // the counters of a part
   auto of_part(std::size_t index) const;
   bool begin_take_at_most() noexcept;
