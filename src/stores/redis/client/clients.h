@@ -135,8 +135,9 @@ class SlotMap {
   std::size_t covered_ = 0;
 };
 
-// When to ask which server for the map of the slots, and the map. A state machine without sockets
-// and clocks: events and times in, actions out.
+// When to ask which server for the map of the slots, and the map, without sockets and clocks.
+//
+//   to_ask() -> ask -> to_ask() ... until it is null -> again at ask_again_at(), or after an event
 //
 // It asks in rounds: first servers that are connected, then those that are known, then the seeds,
 // each once, until one reports a master for every slot. Every wait is random between half of it and
@@ -152,19 +153,15 @@ class Topology {
   // The time before another server is asked too.
   static constexpr Duration kPatience = std::chrono::milliseconds(100);
 
-  struct Action {
-    bool asks = false;           // else it waits
-    ServerAddress address = {};  // the server to ask
-    std::uint64_t question = 0;  // its number, to report the answer with
-    Time until = Time::max();    // when to call next() again, without another event
-  };
-
   // The backoffs are the times between rounds without an answer.
   Topology(std::vector<ServerAddress> seeds, Duration first_backoff, Duration longest_backoff,
            Random random);
 
-  // What to do now. Call it again until it waits.
-  Action next(Time now);
+  // The server to ask now, with the number question(). Null: none. Valid until the next call.
+  const ServerAddress* to_ask(Time now);
+  std::uint64_t question() const noexcept { return next_question_ - 1; }
+  // When to call to_ask() again, without another event.
+  Time ask_again_at() const noexcept;
 
   // Reports that the map seems out of date. Returns when the next round begins; Time::max() during
   // a round.
@@ -185,6 +182,7 @@ class Topology {
   const std::string& why() const noexcept { return why_; }
 
  private:
+  bool has_more() const noexcept;
   void begin_round();
   void end_round(bool is_answered, Time now);
   bool end_if_exhausted(Time now);

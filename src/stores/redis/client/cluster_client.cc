@@ -181,18 +181,25 @@ Time Topology::drawn(Time from, Duration wait) {
   return from + Duration(static_cast<std::int64_t>(half + more));
 }
 
-Topology::Action Topology::next(Time now) {
+bool Topology::has_more() const noexcept {
+  return next_candidate_ < candidates_.size() && asked_ < kMostAsked;
+}
+
+const ServerAddress* Topology::to_ask(Time now) {
   if (!in_round_) {
-    if (now < due_) return {.until = due_};
+    if (now < due_) return nullptr;
     begin_round();
   }
-  const bool has_more = next_candidate_ < candidates_.size() && asked_ < kMostAsked;
-  if (has_more && (asked_ == 0 || now >= ask_next_at_)) {
-    ++asked_;
-    ask_next_at_ = now + kPatience;
-    return {true, candidates_[next_candidate_++], next_question_++};
-  }
-  return {.until = has_more ? ask_next_at_ : Time::max()};
+  if (!has_more() || (asked_ > 0 && now < ask_next_at_)) return nullptr;
+  ++asked_;
+  ask_next_at_ = now + kPatience;
+  ++next_question_;
+  return &candidates_[next_candidate_++];
+}
+
+Time Topology::ask_again_at() const noexcept {
+  if (!in_round_) return due_;
+  return has_more() ? ask_next_at_ : Time::max();
 }
 
 void Topology::begin_round() {
@@ -344,8 +351,7 @@ class ClusterClient final : public LinkOwner {
   void park(Command& command, Time until, Parked& where);
   Command* take(Parked& parked, Time now) noexcept;
 
-  Time ask_around(Time now);
-  void ask(const Topology::Action& action, Time now);
+  void ask(const ServerAddress& address, Time now);
   void answered(std::uint64_t question, ServerAddress by, const Answer& answer);
   bool take_answer(std::uint64_t question, const ServerAddress& by, const Answer& answer, Time now);
   void map_changed(const ServerAddress& by, Time now);
@@ -597,24 +603,15 @@ void ClusterClient::on_ended(Link& link, std::string_view why, bool was_ready) {
 
 // --- the map ----------------------------------------------------------------------------------
 
-// Returns when to ask again.
-Time ClusterClient::ask_around(Time now) {
-  for (;;) {
-    const Topology::Action action = topology_.next(now);
-    if (!action.asks) return action.until;
-    ask(action, now);
-  }
-}
-
-void ClusterClient::ask(const Topology::Action& action, Time now) {
-  AskCommand& question =
-      questions_
-          .try_emplace(action.question, [this, number = action.question, by = action.address](
-                                            const Answer& answer) { answered(number, by, answer); })
-          .first->second;
+void ClusterClient::ask(const ServerAddress& address, Time now) {
+  const std::uint64_t number = topology_.question();
+  const auto answer = [this, number, by = address](const Answer& said) {
+    answered(number, by, said);
+  };
+  AskCommand& question = questions_.try_emplace(number, answer).first->second;
   question.append("CLUSTER");
   question.append("SLOTS");
-  Node& node = node_at(action.address);
+  Node& node = node_at(address);
   const RedisOptions& options = target_->options;
   question.deadline = now + std::max(options.deadline, kLeastTimeForAMap) +
                       (node.is_ready() ? 0ms : options.connect_timeout);
@@ -694,8 +691,8 @@ void ClusterClient::turn() {
   armed_ = Time::max();
   end_overdue(now);
   tend_nodes(now);
-  const Time ask_again = ask_around(now);
-  arm(std::min(ask_again, next_turn(now)));
+  while (const ServerAddress* const server = topology_.to_ask(now)) ask(*server, now);
+  arm(std::min(topology_.ask_again_at(), next_turn(now)));
 }
 
 void ClusterClient::end_overdue(Time now) {

@@ -18,20 +18,23 @@ const ServerAddress kC{"10.0.0.3", 7000};
 
 class TopologyTest : public ::testing::Test {
  protected:
+  struct Asked {
+    ServerAddress address;
+    std::uint64_t question = 0;
+  };
   // Each wait is the shortest that may be drawn.
   Topology make(std::vector<ServerAddress> seeds) {
     return Topology(std::move(seeds), 20ms, 100ms, [] { return 0; });
   }
   // The server that is asked now.
-  Topology::Action ask(Topology& topology) {
-    const Topology::Action action = topology.next(now_);
-    EXPECT_TRUE(action.asks);
-    return action;
+  Asked ask(Topology& topology) {
+    const ServerAddress* const server = topology.to_ask(now_);
+    EXPECT_NE(server, nullptr);
+    return server == nullptr ? Asked() : Asked{*server, topology.question()};
   }
   Time wait(Topology& topology) {
-    const Topology::Action action = topology.next(now_);
-    EXPECT_FALSE(action.asks) << action.address.host;
-    return action.until;
+    EXPECT_EQ(topology.to_ask(now_), nullptr);
+    return topology.ask_again_at();
   }
   static SlotMap half_map(std::string_view host) {
     return *read_map({range(0, 8191, {node(host, 7000)})});
