@@ -41,4 +41,10 @@ inline Role role_of(const std::vector<std::string>& names, const RoleOfCertifica
   return names.empty() || !find ? Role::kNobody : find(names);
 }
 
+// The other side of a connection.
+struct Peer {
+  std::string address;  // as the protocol shows it
+  Role certificate_role = Role::kNobody;
+};
+
 }  // namespace sluice::server

@@ -4,6 +4,8 @@
 #include <unistd.h>
 #include <algorithm>
 #include <boost/asio/error.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/system/error_code.hpp>
 #include <cerrno>
 #include <chrono>
@@ -14,6 +16,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "server/net/acceptor.h"
 #include "server/net/listener.h"
@@ -25,8 +28,9 @@ namespace sluice::server::net {
 
 // What the socket of a connection must do next.
 enum class Action : std::uint8_t {
-  kReceive,     // wait for input, then on_input()
-  kSend,        // send output(), as far as it goes without waiting, then on_sent()
+  kReceive,   // wait for input, then on_input()
+  kSend,      // send output(), as far as it goes without waiting, then on_sent()
+  kSendSoon,  // only of Act: as kSend at the end of this turn of the loop, unless it waits for room
   kWaitToSend,  // wait for room, then on_room()
   kWait,        // wait for Act
   kHalfClose,   // send the end of the stream, then as kReceive
@@ -34,7 +38,7 @@ enum class Action : std::uint8_t {
 };
 
 // Carries out an action of a connection's state when what had to wait goes on: requests are
-// answered, or a broadcast has more. May close the connection.
+// answered, or a broadcast has more. May close the connection, but not for kSendSoon.
 using Act = std::function<void(Action action)>;
 
 // When this many bytes of responses wait, later requests are not answered.
@@ -46,7 +50,7 @@ inline constexpr std::uint32_t kLingerBytes = std::uint32_t{16} << 20;
 // How long an idle connection stays open while the server drains.
 inline constexpr auto kDrainIdle = std::chrono::seconds(1);
 
-// What the states of connections have in common that answer requests in their order.
+// What the states of connections have in common.
 class StreamState {
  public:
   // Returns whether the connection takes too long. If so, stop waiting and call on_expired().
@@ -79,8 +83,8 @@ class StreamState {
   bool paused_ = false;   // until the responses are sent
 };
 
-// The socket of a connection whose State answers requests in their order. For everything that
-// arrives together it makes one read and one write; it waits for input or for room, never for both.
+// The socket of a connection. For everything that arrives together it makes one read and one write;
+// it waits for input or for room, never for both.
 //
 // A State derives from StreamState, takes events and returns actions. Its Shared is what the
 // connections of a listener share in one event loop; it prepares a socket and says who is connected
@@ -93,11 +97,14 @@ class Connection final : private Poller::Source {
   using Options = typename State::Shared::Options;
   using Handlers = typename State::Handlers;
   struct Shared : State::Shared {
-    Shared(const Acceptor::Parts& accept, const Options& options, Handlers& handlers)
-        : State::Shared{options, handlers, accept.recorder, accept.clock},
+    Shared(const Acceptor::Parts& accept, const Options& options, Handlers& of_loop)
+        : State::Shared{options, of_loop, accept.recorder, accept.clock},
+          loop(accept.loop),
           poller(accept.loop, accept.clock) {}
 
+    boost::asio::io_context& loop;
     std::function<void(Connection&)> closed;  // see ListenedConnection
+    std::vector<Connection*> send_soon, sending;
     Poller poller;
     std::string input = std::string(std::size_t{64} << 10,
                                     '\0');  // shared by the connections, which read one at a time
@@ -149,6 +156,7 @@ class Connection final : private Poller::Source {
   }
 
   void act(Action action) {
+    if (action == Action::kSendSoon) return send_soon();
     answering_ = false;
     while (action == Action::kSend) action = send();
     switch (action) {
@@ -156,11 +164,28 @@ class Connection final : private Poller::Source {
       case Action::kWaitToSend: return wait_for(EPOLLOUT);
       case Action::kHalfClose: transport_.finish(); [[fallthrough]];
       case Action::kSend:
+      case Action::kSendSoon:
       case Action::kReceive:
         if (state_.is_broadcast()) bound_send_buffer();
         return wait_for(EPOLLIN);
       case Action::kClose: return close();
     }
+  }
+
+  // What one turn of the loop makes is sent together.
+  void send_soon() {
+    if (descriptor_ < 0 || std::exchange(sends_soon_, true)) return;
+    shared_.send_soon.push_back(this);
+    if (shared_.send_soon.size() > 1) return;
+    boost::asio::post(shared_.loop, [&shared = shared_] {
+      shared.sending.swap(shared.send_soon);
+      for (Connection* const connection : shared.sending) {
+        connection->sends_soon_ = false;
+        const bool waits = connection->descriptor_ < 0 || connection->waits_for_ == EPOLLOUT;
+        if (!waits) connection->act(Action::kSend);
+      }
+      shared.sending.clear();
+    });
   }
 
   // Sends what the socket has room for.
@@ -190,6 +215,7 @@ class Connection final : private Poller::Source {
   void close() {
     shared_.poller.remove(descriptor_, *this, waits_for_);
     ::close(std::exchange(descriptor_, -1));
+    if (sends_soon_) std::erase(shared_.send_soon, this);
     state_.on_closed();
     shared_.closed(*this);
   }
@@ -198,7 +224,8 @@ class Connection final : private Poller::Source {
   int descriptor_;                     // below 0 once it is closed
   std::uint32_t waits_for_ = EPOLLIN;  // see Poller::change()
   bool answering_ = false;
-  bool bounded_ = false;  // the buffer of the socket is small
+  bool bounded_ = false;     // the buffer of the socket is small
+  bool sends_soon_ = false;  // is in Shared::send_soon
   Transport transport_;
   State state_;
 };

@@ -1,4 +1,4 @@
-// The sockets of HTTP and RESP in one event loop: one epoll set, and one read and one write for
+// The sockets of one listener in one event loop: one epoll set, and one read and one write for
 // everything that has arrived, without a handler of the event library per connection. It takes less
 // processor time than redis-server for an INCR (`./dev bench --only front_ends`).
 #include "server/net/poller.h"

@@ -77,13 +77,11 @@ class GrpcConnectionState : public ::testing::Test {
                                 handlers_,
                                 registry_.make_recorder(),
                                 clock_});
-    state_.emplace("192.0.2.1", *shared_, [this] { ++outputs_; }, clock_.time);
+    const auto act = [this](Action action) { outputs_ += action == Action::kSendSoon ? 1 : 0; };
+    state_.emplace(Peer{"192.0.2.1"}, *shared_, act, clock_.time);
   }
 
-  Action input(std::string_view bytes) {
-    state_->on_ready(clock_.time);
-    return run(state_->on_input(bytes));
-  }
+  Action input(std::string_view bytes) { return run(state_->on_input(bytes, clock_.time)); }
   // With a socket that has room for everything, and a client that reads it.
   Action run(Action action) {
     while (action == Action::kSend) {
@@ -96,7 +94,7 @@ class GrpcConnectionState : public ::testing::Test {
   }
   Action tick_after(net::SteadyTime::duration time) {
     clock_.time += time;
-    return run(state_->on_tick(clock_.time));
+    return run(state_->on_expired(clock_.time));
   }
   // Passes the output of both sides on until neither has any.
   Action talk() {
@@ -150,7 +148,7 @@ TEST_F(GrpcConnectionState, SendsTheAnswerOfAHandlerThatWaitedWhenItIsReported) 
   EXPECT_FALSE(client_.answers[id].ended);
   waits_.finish_first();
   EXPECT_EQ(outputs_, 1);
-  EXPECT_EQ(run(state_->on_output()), Action::kReceive);
+  EXPECT_EQ(run(Action::kSend), Action::kReceive);
   EXPECT_TRUE(client_.answers[id].ended);
 }
 
@@ -158,7 +156,6 @@ TEST_F(GrpcConnectionState, ExplainsItselfToAClientOfHttp1AndHalfCloses) {
   reads_ = false;
   EXPECT_EQ(input("GET / HTTP/1.1\r\n\r\n"), Action::kHalfClose);
   EXPECT_TRUE(sent_.starts_with("HTTP/1.1 400 Bad Request\r\n"));
-  EXPECT_TRUE(state_->lingers());
 }
 
 TEST_F(GrpcConnectionState, DiscardsInputAfterTheEndForTwoSecondsAnd16MiB) {
@@ -166,7 +163,7 @@ TEST_F(GrpcConnectionState, DiscardsInputAfterTheEndForTwoSecondsAnd16MiB) {
   ASSERT_EQ(input("GET / HTTP/1.1\r\n\r\n"), Action::kHalfClose);
   const std::string megabyte(std::size_t{1} << 20, 'x');
   for (int i = 0; i < 16; ++i) ASSERT_EQ(input(megabyte), Action::kReceive);
-  EXPECT_EQ(state_->on_output(), Action::kReceive) << "nothing follows the end";
+  EXPECT_EQ(run(Action::kSend), Action::kReceive) << "nothing follows the end";
   EXPECT_EQ(tick_after(milliseconds(1999)), Action::kReceive);
   EXPECT_EQ(tick_after(milliseconds(1)), Action::kClose);
   EXPECT_EQ(input("x"), Action::kClose);
@@ -174,26 +171,23 @@ TEST_F(GrpcConnectionState, DiscardsInputAfterTheEndForTwoSecondsAnd16MiB) {
 
 TEST_F(GrpcConnectionState, SendsTheRestWhenTheSocketHasRoomAgain) {
   client_.call(kEcho, "hello");
-  state_->on_ready(clock_.time);
-  ASSERT_EQ(state_->on_input(client_.output()), Action::kSend);
+  ASSERT_EQ(state_->on_input(client_.output(), clock_.time), Action::kSend);
   const std::string out(state_->output());
   EXPECT_EQ(state_->on_sent(10), Action::kWaitToSend);
-  EXPECT_TRUE(state_->waits_for_room());
-  EXPECT_EQ(state_->on_output(), Action::kWaitToSend) << "it makes no more output meanwhile";
-  EXPECT_EQ(state_->on_room(), Action::kSend);
-  EXPECT_FALSE(state_->waits_for_room());
+  EXPECT_EQ(state_->on_expired(clock_.time), Action::kWaitToSend)
+      << "it makes no more output meanwhile";
+  EXPECT_EQ(state_->on_room(clock_.time), Action::kSend);
   EXPECT_EQ(state_->output(), out.substr(10));
   EXPECT_EQ(run(state_->on_sent(out.size() - 10)), Action::kReceive);
 }
 
 TEST_F(GrpcConnectionState, ClosesWhenAClientDoesNotReadForTheWriteTimeout) {
   client_.call(kEcho, "hello");
-  state_->on_ready(clock_.time);
-  ASSERT_EQ(state_->on_input(client_.output()), Action::kSend);
+  ASSERT_EQ(state_->on_input(client_.output(), clock_.time), Action::kSend);
   ASSERT_GT(state_->output().size(), 1U);
   ASSERT_EQ(state_->on_sent(0), Action::kWaitToSend);
   EXPECT_EQ(tick_after(milliseconds(2999)), Action::kWaitToSend);
-  ASSERT_EQ(state_->on_room(), Action::kSend);
+  ASSERT_EQ(state_->on_room(clock_.time), Action::kSend);
   ASSERT_GT(state_->output().size(), 1U);
   ASSERT_EQ(state_->on_sent(1), Action::kWaitToSend);
   EXPECT_EQ(tick_after(milliseconds(2999)), Action::kWaitToSend) << "since it last read something";
@@ -302,14 +296,17 @@ TEST_F(GrpcConnectionState, AtTheMostAgeAStreamLearnsOfItAndEndsWithAStatus) {
 
 TEST_F(GrpcConnectionState, WhileDrainingFinishesItsCallsAndEnds) {
   const auto id = call("wait");
-  EXPECT_EQ(run(state_->on_drain(clock_.time)), Action::kReceive);
+  state_->on_drain(clock_.time);
+  EXPECT_EQ(outputs_, 1);
+  EXPECT_EQ(run(Action::kSend), Action::kReceive);
   EXPECT_EQ(client_.goaways.size(), 1U);
-  EXPECT_EQ(run(state_->on_drain(clock_.time)), Action::kReceive);
+  state_->on_drain(clock_.time);
+  EXPECT_EQ(run(Action::kSend), Action::kReceive);
   EXPECT_EQ(client_.goaways.size(), 1U) << "one notice is enough";
   EXPECT_EQ(tick_after(milliseconds(500)), Action::kReceive) << "for the open call";
   EXPECT_EQ(client_.goaways.size(), 2U);
   waits_.finish_first();
-  EXPECT_EQ(run(state_->on_output()), Action::kHalfClose);
+  EXPECT_EQ(run(Action::kSend), Action::kHalfClose);
   EXPECT_TRUE(client_.answers[id].ended);
 }
 

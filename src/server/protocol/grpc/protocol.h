@@ -15,6 +15,9 @@
 
 #include "metrics/metrics.h"
 #include "server/net/bounds.h"
+#include "server/net/connection.h"
+#include "server/net/listener.h"
+#include "server/net/poller.h"
 #include "server/net/readiness.h"
 #include "server/protocol/grpc/framing.h"
 #include "server/protocol/grpc/message.h"
@@ -189,9 +192,15 @@ struct Options {
 // The state that the connections of one listener share in one event loop. Used by that loop's
 // thread only.
 struct SharedState : Options {
+  Peer peer_of(const net::Accepted& accepted, SteadyTime) const {
+    return {accepted.peer.text(), role_of(accepted.certificate_names(), role_of_certificate)};
+  }
+  SteadyTime time_of_event(const net::Poller&) const { return clock.now(); }
+
   Handlers& handlers;
   metrics::Recorder& recorder;
   const net::LoopClock& clock;
+  bool draining = false;
   std::unique_ptr<Memory> memory = std::make_unique<Memory>();  // of the sessions
   Streams streams = {};
   // Bytes of incomplete calls and of unread replies, of all connections.

@@ -447,7 +447,7 @@ bool ConnectionState::read_next(std::string_view input) {
 
 void ConnectionState::work(Handler& handler) {
   Request& request = reader_.request();
-  request.peer = peer_.host;
+  request.peer = peer_.address;
   request.certificate_role = peer_.certificate_role;
   handler_ = &handler;
   try {

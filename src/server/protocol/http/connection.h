@@ -144,12 +144,6 @@ std::string_view reason_phrase(int status) noexcept;
 
 using Handlers = net::WorkerPool<Handler>;
 
-// The other side of a connection.
-struct Peer {
-  std::string host;
-  Role certificate_role = Role::kNobody;
-};
-
 // What a front end serves.
 struct Options {
   const Bounds& bounds;
@@ -202,7 +196,7 @@ class ConnectionState final : public net::StreamState,
   using Action = net::Action;
   using Shared = SharedState;
   using Handlers = http::Handlers;
-  using Peer = http::Peer;
+  using Peer = server::Peer;
   static constexpr std::string_view kRefusal =
       "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\n"
       "Content-Length: 75\r\nConnection: close\r\nRetry-After: 1\r\n\r\n"
