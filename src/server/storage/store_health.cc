@@ -335,26 +335,6 @@ std::string_view text_of(StoreEventKind kind) noexcept {
   return "an unknown event of the store";
 }
 
-constexpr std::uint64_t kLinesMask = 0xFFFF;
-static_assert(StoreLog::kLines < kLinesMask);
-
-}  // namespace
-
-// The time windows begin at the multiples of kEvery.
-bool StoreLog::admit(Kind& kind) noexcept {
-  const auto since = clock_.now().time_since_epoch();
-  const std::uint64_t window = (static_cast<std::uint64_t>(since / kEvery) + 1) << 16;
-  std::uint64_t seen = kind.window.load(std::memory_order_relaxed);
-  for (;;) {
-    const bool same = (seen & ~kLinesMask) == window;
-    if (same && (seen & kLinesMask) >= kLines) return false;
-    const std::uint64_t next = same ? seen + 1 : window + 1;
-    if (kind.window.compare_exchange_weak(seen, next, std::memory_order_relaxed)) return true;
-  }
-}
-
-namespace {
-
 // Says in plain words why a store fails, as far as the event says.
 std::string cause_of(const StoreEvent& event) {
   const std::string where = event.endpoint.empty() ? "" : " at " + std::string(event.endpoint);
@@ -499,10 +479,7 @@ void StoreLog::on(const StoreEvent& event) noexcept {
   const std::string cause = note(event, lasted);
   const LogLevel level = level_of(event.kind);
   if (level < log_.options().level) return;
-  if (!admit(kind)) {
-    kind.suppressed.fetch_add(1, std::memory_order_relaxed);
-    return;
-  }
+  if (!kind.lines.admit(clock_.now().time_since_epoch() / kEvery)) return;
   std::array<LogField, 5> fields{LogField{"event", to_string(event.kind)}, LogField{"", ""},
                                  LogField{"", ""}, LogField{"", ""}, LogField{"", ""}};
   std::size_t size = 1;
@@ -512,7 +489,7 @@ void StoreLog::on(const StoreEvent& event) noexcept {
   if (lasted) {
     fields[size++] = {"lasted_ms", std::chrono::floor<std::chrono::milliseconds>(*lasted).count()};
   }
-  const std::uint64_t suppressed = kind.suppressed.exchange(0, std::memory_order_relaxed);
+  const std::uint64_t suppressed = kind.lines.take_suppressed();
   if (suppressed > 0) fields[size++] = {"suppressed", suppressed};
   log_.write_all(level, text_of(event.kind), std::span(fields).first(size));
 }

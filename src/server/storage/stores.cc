@@ -237,37 +237,6 @@ class FiberStore final : public Store {
   metrics::Durations durations_;
 };
 
-// Leases in front of the stores of one event loop. A timer of the loop gives back what was not
-// used, all in one turn.
-//
-// Thread-safety: the loop's thread only; the leases are shared by all loops. Ownership: borrows its
-// arguments. `returns` takes back the units; it must not wait.
-class LoopLeases final : public Store {
- public:
-  LoopLeases(boost::asio::io_context& loop, Store& store, AsyncStore& returns, Leases& leases)
-      : leases_(leases),
-        leased_(store, leases, LeaseReturns::kByCaller),
-        returns_(returns, leases),
-        timer_(loop) {}
-
-  Decision apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
-                 std::span<Decision> each) noexcept override;
-  Decision apply_one(Action action, const Charge& charge,
-                     std::optional<Instant> now) noexcept override;
-  // From now on nothing is given back.
-  void stop() noexcept;
-
- private:
-  void arm() noexcept;
-
-  Leases& leases_;
-  LeasedStore leased_;
-  AsyncLeasedStore returns_;
-  boost::asio::steady_timer timer_;
-  Instant armed_for_ = Instant::max();
-  bool is_stopped_ = false;
-};
-
 namespace {
 
 void add_counts(RedisStoreStats& sum, const RedisStoreStats& one) {
@@ -303,8 +272,9 @@ LeaseOptions lease_options(const Config& config) {
 
 }  // namespace
 
-// The stores of one loop.
-class RedisStores::Chain final : public LoopStores, private AsyncStore::Completion {
+// The stores of one loop, and the one that rules use: leases in front of the others. A timer gives
+// back what was not used, all in one turn.
+class RedisStores::Chain final : public LoopStores, private Store, private AsyncStore::Completion {
  public:
   Chain(RedisStores& all, boost::asio::io_context& loop)
       : all_(all),
@@ -312,8 +282,10 @@ class RedisStores::Chain final : public LoopStores, private AsyncStore::Completi
         fibers_(redis_),
         chain_(fibers_, all.shared_),
         returns_(redis_, all.shared_),
-        leased_(loop, chain_.store(), returns_.store(), all.leases_),
-        limiter_(leased_) {
+        leased_(chain_.store(), all.leases_, LeaseReturns::kByCaller),
+        unused_(returns_.store(), all.leases_),
+        timer_(loop),
+        limiter_(*this) {
     all_.add(*this);
   }
   ~Chain() override { stop(); }
@@ -331,7 +303,10 @@ class RedisStores::Chain final : public LoopStores, private AsyncStore::Completi
   }
   void stop() override {
     if (std::exchange(is_stopped_, true)) return;
-    leased_.stop();
+    try {
+      timer_.cancel();
+    } catch (const boost::system::system_error&) {  // then it finds that it is stopped
+    }
     all_.remove(*this);
     redis_.close();
   }
@@ -340,7 +315,12 @@ class RedisStores::Chain final : public LoopStores, private AsyncStore::Completi
   const metrics::Durations& durations() const noexcept { return fibers_.durations(); }
 
  private:
+  Decision apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
+                 std::span<Decision> each) noexcept override;
+  Decision apply_one(Action action, const Charge& charge,
+                     std::optional<Instant> now) noexcept override;
   void done(const Decision&) noexcept override { is_probing_ = false; }
+  void arm() noexcept;
 
   RedisStores& all_;
   bool is_stopped_ = false;
@@ -351,7 +331,10 @@ class RedisStores::Chain final : public LoopStores, private AsyncStore::Completi
   FiberStore fibers_;
   policy::Chain chain_;
   policy::AsyncChain returns_;  // takes back what leases did not use
-  LoopLeases leased_;
+  LeasedStore leased_;
+  AsyncLeasedStore unused_;
+  boost::asio::steady_timer timer_;
+  Instant armed_for_ = Instant::max();
   Limiter limiter_;
 };
 
@@ -705,31 +688,23 @@ Decision FiberStore::apply(Action action, std::span<const Charge> charges,
   return decision;
 }
 
-Decision LoopLeases::apply(Action action, std::span<const Charge> charges,
-                           std::optional<Instant> now, std::span<Decision> each) noexcept {
+Decision RedisStores::Chain::apply(Action action, std::span<const Charge> charges,
+                                   std::optional<Instant> now, std::span<Decision> each) noexcept {
   const Decision decision = leased_.apply(action, charges, now, each);
   arm();
   return decision;
 }
 
-Decision LoopLeases::apply_one(Action action, const Charge& charge,
-                               std::optional<Instant> now) noexcept {
+Decision RedisStores::Chain::apply_one(Action action, const Charge& charge,
+                                       std::optional<Instant> now) noexcept {
   const Decision decision = leased_.apply_one(action, charge, now);
   arm();
   return decision;
 }
 
-void LoopLeases::stop() noexcept {
-  is_stopped_ = true;
-  try {
-    timer_.cancel();
-  } catch (const boost::system::system_error&) {  // then it finds that it is stopped
-  }
-}
-
 // Sets the timer to the end of the next lease, which may be one of another loop.
-void LoopLeases::arm() noexcept {
-  const auto next = leases_.next_end();
+void RedisStores::Chain::arm() noexcept {
+  const auto next = all_.leases_.next_end();
   if (!next || *next >= armed_for_ || is_stopped_) return;
   armed_for_ = *next;
   try {
@@ -737,7 +712,7 @@ void LoopLeases::arm() noexcept {
     timer_.async_wait([this](const boost::system::error_code& error) {
       if (error) return;
       armed_for_ = Instant::max();
-      returns_.give_back();
+      unused_.give_back();
       arm();
     });
   } catch (const std::exception&) {  // the next request tries again

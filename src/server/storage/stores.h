@@ -225,10 +225,8 @@ class StoreLog final : public StoreObserver {
  private:
   struct Kind {
     std::atomic<std::uint64_t> count{0};
-    std::atomic<std::uint64_t> window{0};  // the number of the time window, and the lines in it
-    std::atomic<std::uint64_t> suppressed{0};
+    LineRate lines{kLines};
   };
-  bool admit(Kind& kind) noexcept;
   // Notes a failure that has lasted so long, with mutex_ held.
   void begin(Duration lasted = {});
   Instant from(Instant start) const;  // of the outage before, if it continues that one
