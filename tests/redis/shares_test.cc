@@ -31,15 +31,11 @@ using std::chrono::milliseconds;
 
 constexpr std::string_view kPrefix = "test:";
 
-class Job final : public sluice::server::net::FiberJob {
- public:
-  explicit Job(std::function<void()> call) : call_(std::move(call)) {}
-  void run() override { call_(); }
-  void done() override { is_done = true; }
-  bool is_done = false;
+struct Job : sluice::server::net::FiberJob {
+  explicit Job(std::function<void()> what)
+      : FiberJob{std::move(what), [this] { is_done = true; }} {}
 
- private:
-  const std::function<void()> call_;
+  bool is_done = false;
 };
 
 class RedisSharesTest : public ::testing::Test {

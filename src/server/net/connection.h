@@ -103,8 +103,8 @@ class Connection final : private Poller::Source {
           poller(accept.loop, accept.clock) {}
 
     boost::asio::io_context& loop;
-    std::function<void(Connection&)> closed;  // see ListenedConnection
-    std::vector<Connection*> send_soon, sending;
+    std::function<void(Connection&)> closed;      // see ListenedConnection
+    std::vector<Connection*> send_soon, sending;  // at the end of this turn of the loop; now
     Poller poller;
     std::string input = std::string(std::size_t{64} << 10,
                                     '\0');  // shared by the connections, which read one at a time

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -8,13 +9,11 @@
 namespace sluice::server::net {
 
 // The work of a fiber. Ownership: the caller's. It must not move before done().
-class FiberJob {
- public:
-  virtual ~FiberJob() = default;
+struct FiberJob {
   // Called on the fiber; may wait. An exception that leaves it ends the process.
-  virtual void run() = 0;
+  std::function<void()> run;
   // Called after run() on the loop's stack, when the fiber is free again. May destroy the job.
-  virtual void done() = 0;
+  std::function<void()> done = [] {};
 };
 
 class Fiber;

@@ -19,16 +19,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class Does final : public FiberJob {
- public:
-  explicit Does(std::function<void()> what) : what_(std::move(what)) {}
-  void run() override { what_(); }
-  void done() override {}
-
- private:
-  std::function<void()> what_;
-};
-
 Instant now() { return SteadyClock::instance().now(); }
 
 class FiberSleepTest : public ::testing::Test {
@@ -41,7 +31,7 @@ class FiberSleepTest : public ::testing::Test {
 TEST_F(FiberSleepTest, EndsAtItsInstant) {
   const Instant until = now() + 20ms;
   bool woke = false;
-  Does job([&] {
+  FiberJob job([&] {
     FiberSleep sleep(sleeps_);
     while (now() < until) EXPECT_TRUE(sleep.sleep(until));
     EXPECT_TRUE(sleep.sleep(until)) << "that has passed";
@@ -58,7 +48,7 @@ TEST_F(FiberSleepTest, EndsWhenAnotherThreadWakesIt) {
   std::optional<FiberSleep> sleep;
   std::thread other;
   int wakes = 0;
-  Does job([&] {
+  FiberJob job([&] {
     sleep.emplace(sleeps_);
     other = std::thread([&] { sleep->wake(); });
     EXPECT_TRUE(sleep->sleep(Instant::max()));
@@ -75,13 +65,13 @@ TEST_F(FiberSleepTest, EndsWhenAnotherThreadWakesIt) {
 
 TEST_F(FiberSleepTest, EndsWhenTheLoopStops) {
   std::string said;
-  Does one([&] {
+  FiberJob one([&] {
     FiberSleep sleep(sleeps_);
     EXPECT_FALSE(sleep.sleep(Instant::max()));
     EXPECT_FALSE(sleep.sleep(Instant::max()));
     said += "one,";
   });
-  Does two([&] {
+  FiberJob two([&] {
     FiberSleep sleep(sleeps_);
     EXPECT_FALSE(sleep.sleep(now() + 1h));
     said += "two,";
@@ -96,7 +86,7 @@ TEST_F(FiberSleepTest, EndsWhenTheLoopStops) {
 TEST_F(FiberSleepTest, CanBeStoppedAloneAndEndsInTheLoop) {
   std::optional<FiberSleep> sleep;
   bool ended = false;
-  Does job([&] {
+  FiberJob job([&] {
     sleep.emplace(sleeps_);
     EXPECT_FALSE(sleep->sleep(Instant::max()));
     sleep.reset();
@@ -112,7 +102,7 @@ TEST_F(FiberSleepTest, CanBeStoppedAloneAndEndsInTheLoop) {
 TEST_F(FiberSleepTest, WaitsForWorkInAnotherLoop) {
   boost::asio::io_context elsewhere;
   std::string said;
-  Does job([&] {
+  FiberJob job([&] {
     run_elsewhere(elsewhere, sleeps_, [&] { said += "work,"; });
     said += "end,";
     try {
@@ -137,7 +127,7 @@ TEST_F(FiberSleepTest, WaitsForWorkInAnotherLoop) {
 TEST_F(FiberSleepTest, DoesTheWorkOnceIfTheLoopStops) {
   boost::asio::io_context elsewhere;
   int done = 0;
-  Does job([&] { run_elsewhere(elsewhere, sleeps_, [&] { ++done; }); });
+  FiberJob job([&] { run_elsewhere(elsewhere, sleeps_, [&] { ++done; }); });
   pool_.run(job);
   sleeps_.stop();
   EXPECT_EQ(done, 1);

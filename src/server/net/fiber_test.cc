@@ -13,23 +13,10 @@
 namespace sluice::server::net::fiber_test {
 namespace {
 
-class Does final : public FiberJob {
- public:
-  explicit Does(
-      std::function<void()> what, std::function<void()> then = [] {})
-      : what_(std::move(what)), then_(std::move(then)) {}
-  void run() override { what_(); }
-  void done() override { then_(); }
-
- private:
-  std::function<void()> what_;
-  std::function<void()> then_;
-};
-
 TEST(FiberPool, RunsAJobThatDoesNotWaitBeforeItReturns) {
   FiberPool pool({});
   std::string said;
-  Does job([&] { said += "run,"; }, [&] { said += "done,"; });
+  FiberJob job([&] { said += "run,"; }, [&] { said += "done,"; });
   EXPECT_TRUE(pool.run(job));
   EXPECT_EQ(said, "run,done,");
 }
@@ -38,7 +25,7 @@ TEST(FiberPool, ReturnsFromAJobThatWaitsAndEndsItInFinish) {
   FiberPool pool({});
   std::string said;
   FiberWait* waits = nullptr;
-  Does job(
+  FiberJob job(
       [&] {
         FiberWait wait;
         waits = &wait;
@@ -57,7 +44,7 @@ TEST(FiberPool, ReportsTheRunningFiberAndNoneOnTheLoopsStack) {
   FiberPool pool({});
   Fiber* inside = nullptr;
   Fiber* in_done = inside;
-  Does job([&] { inside = current_fiber(); }, [&] { in_done = current_fiber(); });
+  FiberJob job([&] { inside = current_fiber(); }, [&] { in_done = current_fiber(); });
   EXPECT_EQ(current_fiber(), nullptr);
   pool.run(job);
   EXPECT_NE(inside, nullptr);
@@ -68,7 +55,7 @@ TEST(FiberPool, ReportsTheRunningFiberAndNoneOnTheLoopsStack) {
 TEST(FiberPool, HasAtMostTheConfiguredFibersAndReusesThem) {
   FiberPool pool({.most = 2});
   std::vector<FiberWait*> waits;
-  Does waiting([&] {
+  FiberJob waiting([&] {
     FiberWait wait;
     waits.push_back(&wait);
     wait.wait();
@@ -76,7 +63,7 @@ TEST(FiberPool, HasAtMostTheConfiguredFibersAndReusesThem) {
   EXPECT_TRUE(pool.run(waiting));
   EXPECT_TRUE(pool.run(waiting));
   bool ran = false;
-  Does another([&] { ran = true; });
+  FiberJob another([&] { ran = true; });
   EXPECT_FALSE(pool.run(another));
   EXPECT_FALSE(ran);
   waits[0]->finish();
@@ -88,13 +75,13 @@ TEST(FiberPool, HasAtMostTheConfiguredFibersAndReusesThem) {
 TEST(FiberPool, RunsAJobInsideDoneOfAnother) {
   FiberPool pool({.most = 1});
   bool ran = false;
-  Does second([&] { ran = true; });
-  std::unique_ptr<Does> first;
-  first = std::make_unique<Does>([] {},
-                                 [&] {
-                                   EXPECT_TRUE(pool.run(second));
-                                   first.reset();  // this is allowed
-                                 });
+  FiberJob second([&] { ran = true; });
+  std::unique_ptr<FiberJob> first;
+  first = std::make_unique<FiberJob>([] {},
+                                     [&] {
+                                       EXPECT_TRUE(pool.run(second));
+                                       first.reset();  // this is allowed
+                                     });
   pool.run(*first);
   EXPECT_TRUE(ran);
 }
@@ -105,9 +92,9 @@ TEST(FiberPool, KeepsTheStacksOfManyFibersSeparate) {
   FiberPool pool({.most = kFibers, .stack_bytes = 64 << 10});
   std::vector<FiberWait*> waits(kFibers);
   std::vector<std::size_t> sums(kFibers);
-  std::vector<std::unique_ptr<Does>> jobs;
+  std::vector<std::unique_ptr<FiberJob>> jobs;
   for (std::size_t i = 0; i < kFibers; ++i) {
-    jobs.push_back(std::make_unique<Does>([&, i] {
+    jobs.push_back(std::make_unique<FiberJob>([&, i] {
       std::size_t own[512] = {};
       for (std::size_t turn = 0; turn < kWaits; ++turn) {
         for (std::size_t& cell : own) cell += i;
@@ -128,7 +115,7 @@ TEST(FiberPool, KeepsTheStacksOfManyFibersSeparate) {
 TEST(FiberPool, KeepsExceptionsThatAreCaughtInTheFiber) {
   FiberPool pool({});
   std::string caught;
-  Does job([&] {
+  FiberJob job([&] {
     FiberWait wait;
     try {
       throw std::runtime_error("inside");
@@ -149,7 +136,7 @@ TEST(FiberPool, KeepsExceptionsThatAreCaughtInTheFiber) {
 
 TEST(FiberPoolDeathTest, AnExceptionThatLeavesAJobEndsTheProcess) {
   FiberPool pool({});
-  Does job([] { throw std::runtime_error("nobody catches this"); });
+  FiberJob job([] { throw std::runtime_error("nobody catches this"); });
   EXPECT_DEATH(pool.run(job), "");
 }
 
@@ -163,14 +150,14 @@ int sink(int depth) {  // NOLINT(misc-no-recursion)
 TEST(FiberPoolDeathTest, AStackOverflowEndsTheProcess) {
   FiberPool pool({});
   volatile int depth = 1000;
-  Does job([&] { depth = sink(depth); });
+  FiberJob job([&] { depth = sink(depth); });
   EXPECT_DEATH(pool.run(job), "");
 }
 
 TEST(FiberWait, DoesNotWaitForAnEventThatHasHappened) {
   FiberPool pool({});
   bool done = false;
-  Does job(
+  FiberJob job(
       [&] {
         FiberWait wait;
         wait.finish();
@@ -185,19 +172,19 @@ TEST(FiberWait, FinishedOnAnotherFiberResumesWhenThatFiberLeaves) {
   FiberPool pool({.most = 3});
   std::string said;
   FiberWait* waits[2] = {};
-  Does first([&] {
+  FiberJob first([&] {
     FiberWait wait;
     waits[0] = &wait;
     wait.wait();
     said += "first,";
   });
-  Does second([&] {
+  FiberJob second([&] {
     FiberWait wait;
     waits[1] = &wait;
     wait.wait();
     said += "second,";
   });
-  Does third([&] {
+  FiberJob third([&] {
     waits[0]->finish();
     waits[1]->finish();
     said += "third,";
@@ -213,7 +200,7 @@ TEST(FiberPool, IsSeparateForEachThread) {
     FiberPool pool({.most = 4});
     FiberWait* waits = nullptr;
     int turns = 0;
-    Does job([&] {
+    FiberJob job([&] {
       FiberWait wait;
       waits = &wait;
       wait.wait();

@@ -90,21 +90,17 @@ class WorkerPool {
 
  private:
   // A worker and the request that it answers.
-  class Slot final : public FiberJob {
-   public:
+  struct Slot {
     Slot(WorkerPool& owner, std::unique_ptr<Worker> made, std::uint64_t when)
-        : generation(when), worker(std::move(made)), owner_(owner) {}
-
-    void run() override { task->work(*worker); }
-    void done() override { owner_.finished(*this); }
+        : generation(when),
+          worker(std::move(made)),
+          job{[this] { task->work(*worker); }, [this, &owner] { owner.finished(*this); }} {}
 
     const std::uint64_t generation;
     const std::unique_ptr<Worker> worker;
+    FiberJob job;
     Task* task = nullptr;
     bool* at_once = nullptr;  // set if the request is finished before submit() returns
-
-   private:
-    WorkerPool& owner_;
   };
 
   void add() {
@@ -129,7 +125,7 @@ class WorkerPool {
     free_.pop_back();
     slot.task = &task;
     slot.at_once = at_once;
-    if (!fibers_->run(slot)) {  // no memory for another stack
+    if (!fibers_->run(slot.job)) {  // no memory for another stack
       free_.push_back(&slot);
       return false;
     }

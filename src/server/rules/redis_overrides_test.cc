@@ -20,16 +20,11 @@ using std::chrono::milliseconds;
 
 constexpr std::string_view kKey = "d|r|l|k=1";
 
-class Does final : public net::FiberJob {
- public:
-  explicit Does(std::function<void()> what) : what_(std::move(what)) {}
-  void run() override { what_(); }
-  void done() override { is_done = true; }
+struct Does : net::FiberJob {
+  explicit Does(std::function<void()> what)
+      : FiberJob{std::move(what), [this] { is_done = true; }} {}
 
   bool is_done = false;
-
- private:
-  std::function<void()> what_;
 };
 
 // A server of a fleet: follows the overrides, and changes them on a fiber.

@@ -316,14 +316,6 @@ TEST_F(KeptRules, ThatAreDamagedAreNotUsed) {
 class OwnPushes : public KeptRules {
  protected:
   using Outcome = PushedRules::Outcome;
-  struct Job final : net::FiberJob {
-    explicit Job(std::function<void()> does) : what(std::move(does)) {}
-    void run() override { what(); }
-    void done() override { is_done = true; }
-    std::function<void()> what;
-    bool is_done = false;
-  };
-
   using Result = Expected<PushedRules::Pushed, PushFailure>;
 
   // Pushes in place of the active rules, again until there is a connection.
@@ -331,10 +323,13 @@ class OwnPushes : public KeptRules {
                                       const std::function<void()>& meanwhile = {}) {
     Result result = PushedRules::Pushed{};
     until("the push is sent", [&] {
-      Job job([&] { result = pushed_->push(*manager_->active().texts, texts, "alice", replaces); });
+      bool is_done = false;
+      net::FiberJob job{
+          [&] { result = pushed_->push(*manager_->active().texts, texts, "alice", replaces); },
+          [&] { is_done = true; }};
       EXPECT_TRUE(fibers_.run(job));
-      if (meanwhile && !job.is_done) meanwhile();
-      until("the push has an end", [&] { return job.is_done; });
+      if (meanwhile && !is_done) meanwhile();
+      until("the push has an end", [&] { return is_done; });
       return result || result.error().may_be_done;
     });
     if (!result) return Unexpected{result.error()};
@@ -423,9 +418,12 @@ TEST_F(OwnPushes, SayIfTheyMayBeDone) {
   EXPECT_TRUE(lost.error().may_be_done);
   EXPECT_TRUE(has("two"));
   Result away = PushedRules::Pushed{};
-  Job job([&] { away = pushed_->push(*manager_->active().texts, {{"a", "b"}}, "alice", true); });
+  bool is_done = false;
+  net::FiberJob job{
+      [&] { away = pushed_->push(*manager_->active().texts, {{"a", "b"}}, "alice", true); },
+      [&] { is_done = true; }};
   ASSERT_TRUE(fibers_.run(job));
-  until("the push has an end", [&] { return job.is_done; });
+  until("the push has an end", [&] { return is_done; });
   ASSERT_FALSE(away);
   EXPECT_FALSE(away.error().may_be_done) << away.error().why;
 }

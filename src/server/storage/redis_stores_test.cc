@@ -39,16 +39,11 @@ class ClosedPort {
   net::SocketAddress address_;
 };
 
-class Job final : public net::FiberJob {
- public:
-  explicit Job(std::function<void()> what) : what_(std::move(what)) {}
-  void run() override { what_(); }
-  void done() override { is_done = true; }
+struct Job : net::FiberJob {
+  explicit Job(std::function<void()> what)
+      : FiberJob{std::move(what), [this] { is_done = true; }} {}
 
   bool is_done = false;
-
- private:
-  const std::function<void()> what_;
 };
 
 class RedisStoresTest : public ::testing::Test {

@@ -20,18 +20,12 @@ namespace {
 class MetricsWorkerTest : public ::testing::Test {
  protected:
   // Asks for the text on a fiber.
-  class Ask final : public net::FiberJob {
-   public:
-    Ask(MetricsWorker& worker, net::FiberSleeps& sleeps) : worker_(worker), sleeps_(sleeps) {}
-    void run() override { text = worker_.text(sleeps_); }
-    void done() override { is_done = true; }
+  struct Ask : net::FiberJob {
+    Ask(MetricsWorker& worker, net::FiberSleeps& sleeps)
+        : FiberJob{[&, this] { text = worker.text(sleeps); }, [this] { is_done = true; }} {}
 
     std::shared_ptr<const std::string> text;
     bool is_done = false;
-
-   private:
-    MetricsWorker& worker_;
-    net::FiberSleeps& sleeps_;
   };
 
   // Writing a text takes until `may_end_`.

@@ -297,34 +297,6 @@ class QuotaServer::Running final : public net::LoopFrontEnd {
   }
 
  private:
-  // Divides on the fiber, if the store may wait; else at once.
-  class Job final : public net::FiberJob {
-   public:
-    explicit Job(Running& of) : of_(of) {}
-    void run() override { of_.service_.divide(std::exchange(of_.divides_all_, false)); }
-    void done() override {
-      of_.is_running_ = false;
-      of_.publish();
-      if (of_.drained_) return boost::asio::post(of_.loop_, [&of = of_] { of.end(); });
-      of_.divide_later();
-    }
-
-   private:
-    Running& of_;
-  };
-
-  // Makes some of the calls until none is left.
-  class Part final : public net::FiberJob {
-   public:
-    explicit Part(std::function<void()> calls, std::function<void()> done)
-        : calls_(std::move(calls)), done_(std::move(done)) {}
-    void run() override { calls_(); }
-    void done() override { done_(); }
-
-   private:
-    const std::function<void()> calls_, done_;
-  };
-
   // On the fiber of a division: other fibers make the calls, which wait for the store.
   void for_each(std::size_t count, const std::function<void(std::size_t)>& call) {
     net::FiberWait wait;
@@ -337,10 +309,10 @@ class QuotaServer::Running final : public net::LoopFrontEnd {
     const auto done = [&] {
       if (--running == 0) wait.finish();
     };
-    std::vector<Part> parts(fibers, Part(calls, done));
+    std::vector<net::FiberJob> parts(fibers, {calls, done});
     // A fiber cannot start another one.
     boost::asio::post(loop_, [&] {
-      for (Part& part : parts) fibers_->run(part);
+      for (net::FiberJob& part : parts) fibers_->run(part);
       done();
     });
     wait.wait();
@@ -376,6 +348,13 @@ class QuotaServer::Running final : public net::LoopFrontEnd {
     divides_all_ = all;
     is_running_ = true;
     fibers_->run(job_);
+  }
+  // The job has ended.
+  void divided() {
+    is_running_ = false;
+    publish();
+    if (drained_) return boost::asio::post(loop_, [this] { end(); });
+    divide_later();
   }
   // When it drains: goes on until nothing is left to claim.
   void end() {
@@ -414,7 +393,9 @@ class QuotaServer::Running final : public net::LoopFrontEnd {
   boost::asio::steady_timer again_;
   Instant wakes_ = Instant::max();  // when `again_` ends
   std::optional<net::FiberPool> fibers_;
-  Job job_{*this};
+  // Divides on the fiber, if the store may wait; else divide() does it at once.
+  net::FiberJob job_{[this] { service_.divide(std::exchange(divides_all_, false)); },
+                     [this] { divided(); }};
   bool is_running_ = false;
   bool is_draining_ = false;
   std::function<void()> drained_;  // called when nothing is left to do, unless it is empty
