@@ -86,7 +86,7 @@ class Upstream {
     auto listening = server::net::listen_at(server::parse_address("127.0.0.1:0").value(), 1);
     if (!listening) fail(listening.error());
     address_ = listening->name;
-    running_ = service_->start(loop_, store_, server::StoreKind::kMemory, nullptr, nullptr);
+    running_ = service_->start(loop_, store_, server::StoreKind::kMemory, nullptr);
     front_end_ = std::make_unique<server::grpc::FrontEnd>(
         server::grpc::Options{
             .bounds = bounds_,
@@ -183,17 +183,12 @@ void takes(const Options& options) {
   promise_at_most("quota-take-ns-over-a-bare-bucket", ratio.more_ns, 20);
 }
 
-class Nobody final : public server::QuotaProxy {
- public:
-  void send(std::vector<server::BucketOrder>) override {}
-};
-
 // A service with proxies that report buckets.
 class Reports {
  public:
   void connect(std::uint64_t proxies) {
     for (std::uint64_t id = 0; id < proxies; ++id) {
-      service_.open(id, "shop", "10.0.0.1", std::make_shared<Nobody>());
+      service_.open(id, "shop", "10.0.0.1", [](const auto&) {});
     }
   }
   void report(std::uint64_t proxy, std::uint64_t bucket, std::uint64_t requests) {

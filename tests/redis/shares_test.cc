@@ -54,10 +54,10 @@ class RedisSharesTest : public ::testing::Test {
                                     milliseconds ttl, std::uint64_t most_weight = 1024) {
     std::optional<Model::Share> share;
     Job job([&] {
-      sluice::server::RedisShares shares([this] { return probe_.client.get(); },
-                                         std::string(kPrefix), name);
-      share = shares.claim({key, sluice::token_bucket(1).per(std::chrono::seconds(1)), 0}, asked,
-                           most_weight, held, ttl);
+      const auto claim_share = sluice::server::claim_in_redis(
+          [this] { return probe_.client.get(); }, std::string(kPrefix), name);
+      share = claim_share({key, sluice::token_bucket(1).per(std::chrono::seconds(1)), 0}, asked,
+                          most_weight, held, ttl);
     });
     EXPECT_TRUE(fibers_.run(job));
     probe_.run_until("the claim is answered", [&] { return job.is_done; });

@@ -62,19 +62,6 @@ bool is_stop(std::string_view fault) {
 
 }  // namespace
 
-// The stream of a proxy, as its server sees it.
-class Simulation::Stream final : public server::QuotaProxy {
- public:
-  Stream(Simulation& of, std::size_t proxy, std::uint64_t stream)
-      : of_(of), proxy_(proxy), stream_(stream) {}
-  void send(std::vector<server::BucketOrder> orders) override { of_.send(proxy_, stream_, orders); }
-
- private:
-  Simulation& of_;
-  const std::size_t proxy_;
-  const std::uint64_t stream_;
-};
-
 // The store, as a server reaches it.
 class Simulation::Connection final : public Store {
  public:
@@ -97,19 +84,20 @@ class Simulation::Connection final : public Store {
 };
 
 // The shares of a counter in the store, as a server reaches them.
-class Simulation::Shares final : public server::QuotaShares {
+class Simulation::Shares {
  public:
   Shares(Simulation& of, std::size_t server, std::uint64_t life)
       : of_(of), server_(server), life_(std::to_string(life)) {}
-  std::optional<Share> claim(const Charge& counter, const quota::Claim& claim,
-                             std::uint64_t most_weight, std::uint64_t held, Duration ttl) override {
+  std::optional<server::QuotaShare> claim(const Charge& counter, const quota::Claim& claim,
+                                          std::uint64_t most_weight, std::uint64_t held,
+                                          Duration ttl) {
     const bool fails = !of_.reaches_store(server_);
     if (fails && !of_.servers_[server_].loses_answers) return std::nullopt;
     const auto now = of_.store_clock_.now().time_since_epoch();
     SharesModel& shares = of_.shares_[std::string(counter.key)];
-    const Share given = shares.claim(life_, claim, most_weight, held,
-                                     std::chrono::ceil<std::chrono::milliseconds>(ttl) / 1ms,
-                                     std::chrono::floor<std::chrono::milliseconds>(now) / 1ms);
+    const server::QuotaShare given = shares.claim(
+        life_, claim, most_weight, held, std::chrono::ceil<std::chrono::milliseconds>(ttl) / 1ms,
+        std::chrono::floor<std::chrono::milliseconds>(now) / 1ms);
     if (shares.kept() > kWhole) of_.fail("The servers keep more than the limit");
     if (fails) return std::nullopt;
     if (counter.key.find("|tier|") == counter.key.npos) share = given.part;
@@ -161,7 +149,7 @@ struct Simulation::Running {
                  .limiter = limiter,
                  .log = of.log_,
                  .config = of.config_,
-                 .shares = &shares,
+                 .claim_share = std::bind_front(&Shares::claim, &shares),
                  .steady = of.clock_,
                  .step = of.step_}),
         waits(detail::AsyncWaits::make(
@@ -404,8 +392,9 @@ void Simulation::connect(std::size_t index) {
   proxy.stream = ++streams_;
   proxy.last_up = proxy.last_down = now_;
   if (proxy.client) proxy.client->opened();
-  running->service.open(proxy.stream, "shop", "10.0.0.1",
-                        std::make_shared<Stream>(*this, index, proxy.stream));
+  running->service.open(
+      proxy.stream, "shop", "10.0.0.1",
+      [this, index, stream = proxy.stream](const auto& orders) { send(index, stream, orders); });
   report(index, proxy.stream);
 }
 

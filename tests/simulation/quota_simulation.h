@@ -108,7 +108,6 @@ class Simulation {
   double used() const { return used_; }
 
  private:
-  class Stream;
   class Connection;
   class Shares;
   class Caller;

@@ -25,7 +25,7 @@ struct SharesModel {
     friend bool operator==(const Kept&, const Kept&) = default;
   };
 
-  using Share = server::QuotaShares::Share;
+  using Share = server::QuotaShare;
 
   Share claim(const std::string& server, const quota::Claim& claim, std::uint64_t most_weight,
               std::uint64_t held, std::int64_t ttl, std::int64_t now) {

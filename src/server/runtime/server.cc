@@ -679,13 +679,14 @@ void Server::start_quota(Loop& loop) {
   const LoopServices& services = loop.services();
   const Session::Parts parts = services.session();
   Store& store = parts.stores.shadow != nullptr ? *parts.stores.shadow : parts.limiter.store();
-  std::unique_ptr<QuotaShares> shares;
   const StoreKind kind = kind_of(config_);
+  ClaimShare claim_share;
   if (kind == StoreKind::kRedis) {
-    shares = std::make_unique<RedisShares>(services.redis, config_.redis.options.prefix,
-                                           PermitId::random_text());
+    claim_share =
+        claim_in_redis(services.redis, config_.redis.options.prefix, PermitId::random_text());
   }
-  loop.add(quota_->start(services.context, store, kind, &overrides_->all(), std::move(shares)));
+  loop.add(
+      quota_->start(services.context, store, kind, &overrides_->all(), std::move(claim_share)));
 }
 
 void Server::start_administration() {

@@ -56,55 +56,35 @@ Charge BucketLimit::charge(std::uint64_t units) const {
   return {.key = key, .limit = numbers, .cost = units, .tag = tag, .block = block, .rule = of_rule};
 }
 
-// The store that keeps what it was asked.
-class BucketResolver::Asked final : public Store {
- public:
-  explicit Asked(const Overrides* overrides)
-      : limiter_(*this), decider_(limiter_, {.overrides = overrides}) {}
+Decision BucketResolver::apply(Action, std::span<const Charge> charges, std::optional<Instant>,
+                               std::span<Decision> each) noexcept {
+  charges_.insert(charges_.end(), charges.begin(), charges.end());
+  std::fill(each.begin(), each.end(), Decision{});
+  return {};
+}
 
-  Decision apply(Action, std::span<const Charge> charges, std::optional<Instant>,
-                 std::span<Decision> each) noexcept override {
-    charges_.insert(charges_.end(), charges.begin(), charges.end());
-    std::fill(each.begin(), each.end(), Decision{});
-    return {};
-  }
-
-  const RuleAnswer& decide(const RuleSet& rules, std::string_view domain,
-                           const AttributeSource& attributes) {
-    charges_.clear();
-    const RequestPart part{&attributes, {}};
-    return decider_.decide_parts(rules, domain, {&part, 1}, {}, Verb::kTake);
-  }
-  // The charge of this limit of the latest answer. Null: there was none.
-  const Charge* charge_of(const LimitAnswer& limit) const noexcept {
-    const auto found = std::find_if(charges_.begin(), charges_.end(), [&](const Charge& charge) {
-      return charge.key == limit.counter && charge.limit.algorithm() == limit.numbers.algorithm();
-    });
-    return found == charges_.end() ? nullptr : &*found;
-  }
-
- private:
-  std::vector<Charge> charges_;
-  Limiter limiter_;
-  RuleDecider decider_;
-};
-
-BucketResolver::BucketResolver(const Overrides* overrides)
-    : overrides_(overrides), asked_(std::make_unique<Asked>(overrides)) {}
-BucketResolver::~BucketResolver() = default;
+// The charge of this limit of the latest answer. Null: there was none.
+const Charge* BucketResolver::charge_of(const LimitAnswer& limit) const noexcept {
+  const auto found = std::find_if(charges_.begin(), charges_.end(), [&](const Charge& charge) {
+    return charge.key == limit.counter && charge.limit.algorithm() == limit.numbers.algorithm();
+  });
+  return found == charges_.end() ? nullptr : &*found;
+}
 
 BucketRules BucketResolver::resolve(const RuleSet& rules, std::string_view domain,
                                     const BucketAttributes& attributes) {
   const BucketSource source(attributes);
   if (domain == kCounterDomain) return resolve_counter(rules, source);
-  const RuleAnswer& answer = asked_->decide(rules, domain, source);
+  charges_.clear();
+  const RequestPart part{&source, {}};
+  const RuleAnswer& answer = decider_.decide_parts(rules, domain, {&part, 1}, {}, Verb::kTake);
   BucketRules out;
   if (!answer.decision.allowed()) {
     out.verdict = BucketRules::Verdict::kDeny;
     return out;
   }
   for (const LimitAnswer& limit : answer.limits) {
-    const Charge* const charge = asked_->charge_of(limit);
+    const Charge* const charge = charge_of(limit);
     if (!can_be_assigned(limit.numbers, *limit.limit)) {
       out.not_assigned.push_back(rules::full_name(limit.rule->name, limit.limit->name));
     } else if (charge != nullptr && charge->cost > 0) {

@@ -182,7 +182,7 @@ void QuotaService::ask_again(Counter& counter) {
 
 // Asks for a share of the limit, for as long as its parts may be used.
 void QuotaService::claim(Counter& counter) {
-  if (parts_.shares == nullptr) return;
+  if (!parts_.claim_share) return;
   std::uint64_t asked = 0;
   // Those who ask for less than their least part need one of these together while one is new, and
   // then a quarter: else some servers without demand would keep a part of the limit.
@@ -204,7 +204,7 @@ void QuotaService::claim(Counter& counter) {
   const auto [weight, most_weight] = weights_of(counter, idle);
   const quota::Claim claim{.asked = std::min(asked + idle, kWhole), .weight = weight};
   const std::uint64_t held = counter.parts.held(now_);
-  const auto share = parts_.shares->claim(counter.of.charge(0), claim, most_weight, held, ttl);
+  const auto share = parts_.claim_share(counter.of.charge(0), claim, most_weight, held, ttl);
   if (!share) fail(counter, Reason::kStoreError);
   counter.share = share.value_or(counter.share);
 }
@@ -216,38 +216,37 @@ void QuotaService::claim(Counter& counter) {
 std::pair<std::uint64_t, std::uint64_t> QuotaService::weights_of(Counter& counter,
                                                                  std::uint64_t idle) const {
   constexpr Wide kOne = 1024;
-  struct Ask {
-    std::uint64_t asked;
-    std::uint32_t weight;
-  };
-  std::vector<Ask> asks;
+  std::vector<quota::Claim> asks;
   std::uint64_t weights = 0;
   for (const Subscription* const user : counter.users) {
-    asks.push_back({counter.parts.asked(user->id), user->link_of(counter).weight});
+    asks.push_back(
+        {.asked = counter.parts.asked(user->id), .weight = user->link_of(counter).weight});
     weights += asks.back().weight;
   }
   const Wide all = std::max<Wide>(kOne * weights, 1);
-  std::ranges::sort(asks, [](const Ask& a, const Ask& b) {
+  std::ranges::sort(asks, [](const quota::Claim& a, const quota::Claim& b) {
     return Wide{a.asked} * b.weight < Wide{b.asked} * a.weight;
   });
   // The part for each weight of those who ask for more; of all the largest, if they get it.
   std::uint64_t level = 1;
   std::uint64_t left = counter.share.fair;
-  for (const auto& [asked, weight] : asks) {
-    if (weight == 0) continue;
-    level = std::max<std::uint64_t>(asked / weight, 1);
+  for (const quota::Claim& one : asks) {
+    if (one.weight == 0) continue;
+    level = std::max<std::uint64_t>(one.asked / one.weight, 1);
     if (Wide{level} * weights > left) {
       level = std::max<std::uint64_t>(left / weights, 1);
       break;
     }
-    left -= asked;
-    weights -= weight;
+    left -= one.asked;
+    weights -= one.weight;
   }
   // A larger level makes the weight smaller, and that the next level: it falls by half the way, so
   // that it does not go up and down.
   level = counter.level = std::max(level, counter.level / 2 + level / 2);
   Wide sum = idle * kOne / level;
-  for (const auto& [asked, weight] : asks) sum += std::min(kOne * weight, asked * kOne / level);
+  for (const quota::Claim& one : asks) {
+    sum += std::min(kOne * one.weight, one.asked * kOne / level);
+  }
   return {static_cast<std::uint64_t>(std::clamp<Wide>(sum, 1, all)),
           static_cast<std::uint64_t>(all)};
 }
@@ -387,7 +386,7 @@ void QuotaService::send(std::vector<Choice>& choices) {
     order(*to.proxy, {.bucket = to.bucket->name, .assignment = choice.next, .ttl = to.ttl});
   }
   for (Proxy* const proxy : std::exchange(told_, {})) {
-    proxy->to->send(std::exchange(proxy->orders, {}));
+    proxy->send(std::exchange(proxy->orders, {}));
   }
 }
 

@@ -10,6 +10,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/system/error_code.hpp>
 #include <exception>
+#include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -93,11 +94,11 @@ std::string written(const std::vector<BucketOrder>& orders) {
 }
 
 // The way back to a stream, from the loop of the service.
-class Proxy final : public QuotaProxy, public std::enable_shared_from_this<Proxy> {
+class Proxy final : public std::enable_shared_from_this<Proxy> {
  public:
   Proxy(grpc::StreamOut& out, boost::asio::io_context& loop) : out_(&out), loop_(loop) {}
 
-  void send(std::vector<BucketOrder> orders) override {
+  void send(std::vector<BucketOrder> orders) {
     boost::asio::post(loop_, [self = shared_from_this(), all = std::move(orders)]() mutable {
       if (self->waiting_.empty()) self->since_ = SteadyClock::instance().now();
       for (BucketOrder& order : all) self->waiting_[order.bucket] = std::move(order);
@@ -196,7 +197,7 @@ class QuotaStream final : public grpc::StreamIn {
     }
     domain_ = domain;
     server_->post([id = id_, domain, peer = peer_, proxy = proxy_](QuotaService& service) {
-      service.open(id, domain, peer, proxy);
+      service.open(id, domain, peer, std::bind_front(&Proxy::send, proxy));
     });
     return true;
   }
@@ -247,17 +248,16 @@ class QuotaStream final : public grpc::StreamIn {
 class QuotaServer::Running final : public net::LoopFrontEnd {
  public:
   Running(QuotaServer& server, boost::asio::io_context& loop, Store& store, StoreKind kind,
-          const Overrides* overrides, std::unique_ptr<QuotaShares> shares)
+          const Overrides* overrides, ClaimShare claim_share)
       : server_(server.shared_from_this()),
         loop_(loop),
         limiter_(store),
-        shares_(std::move(shares)),
         service_({.rules = server.rules_,
                   .overrides = overrides,
                   .limiter = limiter_,
                   .log = server.log_,
                   .config = server.config_,
-                  .shares = shares_.get(),
+                  .claim_share = std::move(claim_share),
                   .charges = kind != StoreKind::kQuota,
                   .for_each = kind != StoreKind::kMemory
                                   ? QuotaService::ForEach(std::bind_front(&Running::for_each, this))
@@ -387,7 +387,6 @@ class QuotaServer::Running final : public net::LoopFrontEnd {
   const std::shared_ptr<QuotaServer> server_;
   boost::asio::io_context& loop_;
   Limiter limiter_;
-  const std::unique_ptr<QuotaShares> shares_;
   QuotaService service_;
   boost::asio::steady_timer timer_;
   boost::asio::steady_timer again_;
@@ -406,8 +405,9 @@ class QuotaServer::Running final : public net::LoopFrontEnd {
 
 std::unique_ptr<net::LoopFrontEnd> QuotaServer::start(boost::asio::io_context& loop, Store& store,
                                                       StoreKind kind, const Overrides* overrides,
-                                                      std::unique_ptr<QuotaShares> shares) {
-  auto running = std::make_unique<Running>(*this, loop, store, kind, overrides, std::move(shares));
+                                                      ClaimShare claim_share) {
+  auto running =
+      std::make_unique<Running>(*this, loop, store, kind, overrides, std::move(claim_share));
   const std::scoped_lock lock(mutex_);
   running_ = running.get();
   return running;

@@ -29,10 +29,10 @@ class QuotaServer : public std::enable_shared_from_this<QuotaServer> {
       : config_(config), rules_(rules), log_(log) {}
 
   // Runs the service in this loop until the result is destroyed. `kind` is that of the store, and
-  // `shares` those of the servers that have it too; null: there are no others.
+  // `claim_share` asks the servers that have it too; empty: there are no others.
   std::unique_ptr<net::LoopFrontEnd> start(boost::asio::io_context& loop, Store& store,
                                            StoreKind kind, const Overrides* overrides,
-                                           std::unique_ptr<QuotaShares> shares);
+                                           ClaimShare claim_share = {});
   // Opens a stream of the gRPC front end of a loop.
   std::unique_ptr<grpc::StreamIn> open_stream(const grpc::Call& call, grpc::StreamOut& out,
                                               boost::asio::io_context& loop);
@@ -65,22 +65,9 @@ class QuotaServer : public std::enable_shared_from_this<QuotaServer> {
 
 // Divides limits among the servers of one Redis: a text for each counter says what each server asks
 // for and what it and its proxies may use. A script changes it in one step, by the time of Redis.
-//
-// Thread-safety: the loop's thread only, on a fiber. Ownership: borrows the client that `client`
-// returns for the call.
-class RedisShares final : public QuotaShares {
- public:
-  // `prefix`: of all keys. `server`: a name that no other server has.
-  RedisShares(std::function<redis::Client*()> client, std::string prefix, std::string server)
-      : client_(std::move(client)), prefix_(std::move(prefix)), server_(std::move(server)) {}
-
-  std::optional<Share> claim(const Charge& counter, const quota::Claim& claim,
-                             std::uint64_t most_weight, std::uint64_t held, Duration ttl) override;
-
- private:
-  const std::function<redis::Client*()> client_;
-  const std::string prefix_;
-  const std::string server_;
-};
+// `prefix`: of all keys. `server`: a name that no other server has. Call the result in the loop's
+// thread, on a fiber; it borrows the client that `client` returns for the call.
+ClaimShare claim_in_redis(std::function<redis::Client*()> client, std::string prefix,
+                          std::string server);
 
 }  // namespace sluice::server

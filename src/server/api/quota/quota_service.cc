@@ -32,10 +32,9 @@ void QuotaService::now_or_later(std::function<void()> event) {
   event();
 }
 
-void QuotaService::open(ProxyId id, std::string domain, std::string peer,
-                        std::shared_ptr<QuotaProxy> proxy) {
+void QuotaService::open(ProxyId id, std::string domain, std::string peer, SendOrders send) {
   auto opened = std::make_shared<Proxy>(
-      Proxy{.domain = std::move(domain), .peer = std::move(peer), .to = std::move(proxy)});
+      Proxy{.domain = std::move(domain), .peer = std::move(peer), .send = std::move(send)});
   now_or_later([this, id, opened] {
     opened->opened = now_;
     proxies_.emplace(id, std::make_unique<Proxy>(std::move(*opened)));

@@ -23,6 +23,7 @@
 #include "sluice/limit.h"
 #include "sluice/limiter.h"
 #include "sluice/overrides.h"
+#include "sluice/rule_decider.h"
 #include "sluice/rule_set.h"
 #include "sluice/store.h"
 
@@ -113,10 +114,10 @@ struct BucketRules {
 //
 // Thread-safety: one thread at a time. Ownership: borrows the overrides, which may be null. Cost:
 // that of a decision without a store.
-class BucketResolver {
+class BucketResolver final : private Store {
  public:
-  explicit BucketResolver(const Overrides* overrides);
-  ~BucketResolver();
+  explicit BucketResolver(const Overrides* overrides)
+      : overrides_(overrides), decider_(limiter_, {.overrides = overrides}) {}
   BucketResolver(const BucketResolver&) = delete;
   BucketResolver& operator=(const BucketResolver&) = delete;
 
@@ -125,12 +126,15 @@ class BucketResolver {
                       const BucketAttributes& attributes);
 
  private:
-  class Asked;
-
+  Decision apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
+                 std::span<Decision> each) noexcept override;
+  const Charge* charge_of(const LimitAnswer& limit) const noexcept;
   BucketRules resolve_counter(const RuleSet& rules, const AttributeSource& attributes) const;
 
   const Overrides* const overrides_;
-  std::unique_ptr<Asked> asked_;
+  std::vector<Charge> charges_;  // that it was asked for
+  Limiter limiter_{*this};
+  RuleDecider decider_;
 };
 
 // Whether a stream may have the domain: that of a rule, or kCounterDomain.
@@ -152,33 +156,25 @@ struct BucketOrder {
   std::chrono::milliseconds ttl{0};
 };
 
-// The stream to a proxy. send() must not call the service.
-class QuotaProxy {
- public:
-  virtual ~QuotaProxy() = default;
-  virtual void send(std::vector<BucketOrder> orders) = 0;
+// Sends orders to a proxy. Must not call the service.
+using SendOrders = std::function<void(std::vector<BucketOrder> orders)>;
+
+// The share of a limit that a server divides, of the servers that share a store.
+struct QuotaShare {
+  std::uint64_t part = quota::kWhole;  // that this server may divide now
+  std::uint64_t fair = quota::kWhole;  // when the others have lowered theirs
+  std::uint64_t most = quota::kWhole;  // if it asked for all
+
+  friend bool operator==(const QuotaShare&, const QuotaShare&) = default;
 };
 
-// Divides limits among the servers that share a store. Each server divides its share.
-class QuotaShares {
- public:
-  virtual ~QuotaShares() = default;
-  struct Share {
-    std::uint64_t part = quota::kWhole;  // that this server may divide now
-    std::uint64_t fair = quota::kWhole;  // when the others have lowered theirs
-    std::uint64_t most = quota::kWhole;  // if it asked for all
-
-    friend bool operator==(const Share&, const Share&) = default;
-  };
-
-  // Returns the share of a counter for `ttl`: of a fair part what the others do not hold any more.
-  // Servers that ask for more share the rest by weight, at least 1; this one would have
-  // `most_weight` if it asked for all. Its proxies may still use `held`, which nobody else gets
-  // before it is lower, or `ttl` has passed. Absent: the store cannot say. May wait on a fiber.
-  virtual std::optional<Share> claim(const Charge& counter, const quota::Claim& claim,
-                                     std::uint64_t most_weight, std::uint64_t held,
-                                     Duration ttl) = 0;
-};
+// Returns the share of a counter for `ttl`: of a fair part what the others do not hold any more.
+// Servers that ask for more share the rest by weight, at least 1; this one would have `most_weight`
+// if it asked for all. Its proxies may still use `held`, which nobody else gets before it is lower,
+// or `ttl` has passed. Absent: the store cannot say. May wait on a fiber.
+using ClaimShare = std::function<std::optional<QuotaShare>(
+    const Charge& counter, const quota::Claim& claim, std::uint64_t most_weight, std::uint64_t held,
+    Duration ttl)>;
 
 // What the service has done since the start. A plain value.
 struct QuotaStats {
@@ -201,7 +197,7 @@ struct QuotaStats {
 // limits, and takes as many calls as it needs, with reports between them. While divide() waits for
 // the store, the other functions only keep what they are given.
 //
-// Thread-safety: one thread. Ownership: borrows the parts; shares the proxies. Cost: a report some
+// Thread-safety: one thread. Ownership: borrows the parts. Cost: a report some
 // µs; a division some µs for each bucket; memory less than 400 bytes for each bucket of a proxy.
 class QuotaService {
  public:
@@ -213,8 +209,8 @@ class QuotaService {
     Limiter& limiter;
     Log& log;
     const QuotaConfig& config;
-    QuotaShares* shares = nullptr;  // null: no other server has the store
-    bool charges = true;            // the store counts units beyond a limit (Verb::kCharge)
+    ClaimShare claim_share = {};  // empty: no other server has the store
+    bool charges = true;          // the store counts units beyond a limit (Verb::kCharge)
     // With several calls that wait for the store at once. Empty: one call after the other.
     ForEach for_each = {};
     const Clock& steady = SteadyClock::instance();
@@ -230,7 +226,7 @@ class QuotaService {
   QuotaService& operator=(const QuotaService&) = delete;
 
   // A proxy has opened a stream. `peer` is for people.
-  void open(ProxyId id, std::string domain, std::string peer, std::shared_ptr<QuotaProxy> proxy);
+  void open(ProxyId id, std::string domain, std::string peer, SendOrders send);
   void report(ProxyId id, std::vector<BucketReport> reports);
   // The stream has ended: its parts are free when they have expired.
   void close(ProxyId id);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -61,9 +62,8 @@ rules:
 )";
 
 // A proxy that remembers its last assignments.
-class Told final : public QuotaProxy {
- public:
-  void send(std::vector<BucketOrder> orders) override {
+struct Told {
+  void send(std::vector<BucketOrder> orders) {
     for (BucketOrder& order : orders) {
       ++messages;
       if (order.assignment && order.assignment->kind == Assignment::Kind::kDenyAll) ++denials;
@@ -86,11 +86,9 @@ class Told final : public QuotaProxy {
 };
 
 // What other servers leave of a limit.
-class Left final : public QuotaShares {
- public:
-  std::optional<Share> claim(const Charge& counter, const quota::Claim& claim,
-                             std::uint64_t most_weight, std::uint64_t uses,
-                             Duration time) override {
+struct Left {
+  std::optional<QuotaShare> claim(const Charge& counter, const quota::Claim& claim,
+                                  std::uint64_t most_weight, std::uint64_t uses, Duration time) {
     const auto key = rules::parse_counter_key(counter.key);
     if (key) asks[key->limit] = claim.asked;
     ++claims;
@@ -100,7 +98,7 @@ class Left final : public QuotaShares {
     held = uses;
     ttl = time;
     if (!share) return std::nullopt;
-    return Share{*share, *share, most.value_or(*share)};
+    return QuotaShare{*share, *share, most.value_or(*share)};
   }
   std::optional<std::uint64_t> share = quota::kWhole;
   std::optional<std::uint64_t> most;  // absent: as the share
@@ -139,19 +137,20 @@ class QuotaServiceTest : public ::testing::Test {
     auto rules = RulesManager::open({folder_.write("rules.yaml", yaml)});
     ASSERT_TRUE(rules) << rules.error().front().to_string();
     rules_ = std::move(*rules);
-    service_ = std::make_unique<QuotaService>(QuotaService::Parts{.rules = *rules_,
-                                                                  .overrides = &overrides_,
-                                                                  .limiter = limiter_,
-                                                                  .log = log_,
-                                                                  .config = config_,
-                                                                  .shares = &shares_,
-                                                                  .charges = charges,
-                                                                  .steady = clock_,
-                                                                  .step = step});
+    service_ = std::make_unique<QuotaService>(
+        QuotaService::Parts{.rules = *rules_,
+                            .overrides = &overrides_,
+                            .limiter = limiter_,
+                            .log = log_,
+                            .config = config_,
+                            .claim_share = std::bind_front(&Left::claim, &shares_),
+                            .charges = charges,
+                            .steady = clock_,
+                            .step = step});
   }
   std::shared_ptr<Told> connect(std::uint64_t id) {
     auto told = std::make_shared<Told>();
-    service_->open(id, "shop", "10.0.0.1", told);
+    service_->open(id, "shop", "10.0.0.1", std::bind_front(&Told::send, told));
     return told;
   }
   void report(std::uint64_t id, const std::string& path, std::uint64_t requests,

@@ -81,7 +81,7 @@ struct QuotaService::Counter {
   std::uint64_t ready = 0;              // of these, taken
   std::uint64_t due = 0;                // for starts, whatever direct requests have taken
   bool is_awaited = false;              // an assignment waits until more is `ready`
-  QuotaShares::Share share = {};        // of this server
+  QuotaShare share = {};                // of this server
   std::uint64_t level = 0;              // by which it was weighed last
   std::uint64_t total = quota::kWhole;  // without what is owed
   std::optional<Reason> failure = {};   // why the store cannot decide
@@ -105,7 +105,7 @@ struct QuotaService::Choice {
 struct QuotaService::Proxy {
   std::string domain;
   std::string peer;
-  std::shared_ptr<QuotaProxy> to;
+  SendOrders send;
   Instant opened = {};
   std::map<std::string_view, Subscription> buckets = {};  // by name
   std::vector<BucketOrder> orders = {};                   // to be sent

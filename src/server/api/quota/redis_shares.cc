@@ -1,6 +1,7 @@
 // The shares of servers in Redis.
 
 #include <charconv>
+#include <utility>
 
 #include "server/api/quota/quota_server.h"
 #include "server/net/fiber.h"
@@ -57,8 +58,8 @@ constexpr redis::Script kShare{"quota_share", kShareText,
                                "4ddf79c41c48c10f55d67f1560deb930cacfa9f2"};
 
 // Reads "PART FAIR MOST".
-std::optional<QuotaShares::Share> read_share(std::string_view text) {
-  QuotaShares::Share share;
+std::optional<QuotaShare> read_share(std::string_view text) {
+  QuotaShare share;
   const char* const end = text.data() + text.size();
   const char* at = text.data();
   for (std::uint64_t* const number : {&share.part, &share.fair, &share.most}) {
@@ -72,33 +73,35 @@ std::optional<QuotaShares::Share> read_share(std::string_view text) {
 
 }  // namespace
 
-std::optional<QuotaShares::Share> RedisShares::claim(const Charge& counter,
-                                                     const quota::Claim& claim,
-                                                     std::uint64_t most_weight, std::uint64_t held,
-                                                     Duration ttl) {
-  redis::Client* const client = client_();
-  if (client == nullptr || net::current_fiber() == nullptr) return std::nullopt;
-  const std::string key =
-      prefix_ + "q{" + std::string(counter.tag) + "}" + std::string(counter.key);
-  net::FiberWait wait;
-  std::optional<Share> share;
-  redis::AskCommand command([&](const redis::Answer& answer) {
-    if (answer.failure == redis::Failure::kNone) share = read_share(answer.reply->string());
-    wait.finish();
-  });
-  command.slot = redis::slot_of(key);
-  command.script = &kShare;
-  command.append(std::uint64_t{1});
-  command.append(key);
-  command.append(server_);
-  const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(ttl).count();
-  for (const std::uint64_t number : {claim.asked, held, static_cast<std::uint64_t>(milliseconds),
-                                     quota::kWhole, claim.weight, most_weight}) {
-    command.append(number);
-  }
-  client->submit(command);
-  wait.wait();
-  return share;
+ClaimShare claim_in_redis(std::function<redis::Client*()> client, std::string prefix,
+                          std::string server) {
+  return [client = std::move(client), prefix = std::move(prefix), server = std::move(server)](
+             const Charge& counter, const quota::Claim& claim, std::uint64_t most_weight,
+             std::uint64_t held, Duration ttl) -> std::optional<QuotaShare> {
+    redis::Client* const to = client();
+    if (to == nullptr || net::current_fiber() == nullptr) return std::nullopt;
+    const std::string key =
+        prefix + "q{" + std::string(counter.tag) + "}" + std::string(counter.key);
+    net::FiberWait wait;
+    std::optional<QuotaShare> share;
+    redis::AskCommand command([&](const redis::Answer& answer) {
+      if (answer.failure == redis::Failure::kNone) share = read_share(answer.reply->string());
+      wait.finish();
+    });
+    command.slot = redis::slot_of(key);
+    command.script = &kShare;
+    command.append(std::uint64_t{1});
+    command.append(key);
+    command.append(server);
+    const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(ttl).count();
+    for (const std::uint64_t number : {claim.asked, held, static_cast<std::uint64_t>(milliseconds),
+                                       quota::kWhole, claim.weight, most_weight}) {
+      command.append(number);
+    }
+    to->submit(command);
+    wait.wait();
+    return share;
+  };
 }
 
 }  // namespace sluice::server
