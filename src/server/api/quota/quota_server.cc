@@ -93,63 +93,14 @@ std::string written(const std::vector<BucketOrder>& orders) {
   return response.SerializeAsString();
 }
 
-// The way back to a stream, from the loop of the service.
-class Proxy final : public std::enable_shared_from_this<Proxy> {
- public:
-  Proxy(grpc::StreamOut& out, boost::asio::io_context& loop) : out_(&out), loop_(loop) {}
-
-  void send(std::vector<BucketOrder> orders) {
-    boost::asio::post(loop_, [self = shared_from_this(), all = std::move(orders)]() mutable {
-      if (self->waiting_.empty()) self->since_ = SteadyClock::instance().now();
-      for (BucketOrder& order : all) self->waiting_[order.bucket] = std::move(order);
-      self->send_waiting();
-    });
-  }
-
-  // The functions below: in the loop of the stream.
-
-  // Sends what waits, as far as the client reads. A client that does not is left.
-  void send_waiting() {
-    constexpr std::size_t kMostOrders = 256;  // of a message, so that it is not too large
-    constexpr std::size_t kMostUnread = std::size_t{128} << 10;
-    constexpr Duration kLongestWait = std::chrono::seconds{5};
-    while (out_ != nullptr && !waiting_.empty() && out_->unread() < kMostUnread) {
-      std::vector<BucketOrder> orders;
-      while (!waiting_.empty() && orders.size() < kMostOrders) {
-        orders.push_back(std::move(waiting_.extract(waiting_.begin()).mapped()));
-      }
-      if (!out_->send(written(orders))) {
-        for (BucketOrder& order : orders) waiting_.emplace(order.bucket, std::move(order));
-        break;
-      }
-      since_ = SteadyClock::instance().now();
-    }
-    if (out_ == nullptr || waiting_.empty()) return;
-    if (SteadyClock::instance().now() - since_ < kLongestWait) return;
-    waiting_.clear();
-    out_->end(grpc::Code::kResourceExhausted, "the assignments are not read");
-  }
-  void forget() noexcept { out_ = nullptr; }  // the stream is gone
-
- private:
-  grpc::StreamOut* out_;
-  boost::asio::io_context& loop_;
-  std::map<std::string, BucketOrder> waiting_;  // the latest of each bucket
-  Instant since_{};                             // something waits, or was sent
-};
-
 // One stream of a proxy, in the loop of its connection.
 class QuotaStream final : public grpc::StreamIn {
  public:
   QuotaStream(std::shared_ptr<QuotaServer> server, std::uint64_t id, std::string peer,
               grpc::StreamOut& out, boost::asio::io_context& loop)
-      : server_(std::move(server)),
-        id_(id),
-        peer_(std::move(peer)),
-        out_(out),
-        proxy_(std::make_shared<Proxy>(out, loop)) {}
+      : server_(std::move(server)), id_(id), peer_(std::move(peer)), out_(out), loop_(loop) {}
   ~QuotaStream() override {
-    proxy_->forget();
+    *self_ = nullptr;
     try {
       if (!domain_.empty()) server_->post([id = id_](QuotaService& service) { service.close(id); });
     } catch (const std::exception&) {  // without memory its buckets are abandoned when idle
@@ -171,7 +122,7 @@ class QuotaStream final : public grpc::StreamIn {
     });
   }
   void on_half_close() override { out_.end(grpc::Code::kOk, {}); }
-  void on_tick() override { proxy_->send_waiting(); }
+  void on_tick() override { send_waiting(); }
   // Envoy opens the stream again elsewhere.
   void on_drain() override { out_.end(grpc::Code::kUnavailable, "the connection ends"); }
 
@@ -196,10 +147,44 @@ class QuotaStream final : public grpc::StreamIn {
       return false;
     }
     domain_ = domain;
-    server_->post([id = id_, domain, peer = peer_, proxy = proxy_](QuotaService& service) {
-      service.open(id, domain, peer, std::bind_front(&Proxy::send, proxy));
+    server_->post([id = id_, domain, peer = peer_, send = sender()](QuotaService& service) {
+      service.open(id, domain, peer, send);
     });
     return true;
+  }
+
+  // Returns the way back to this stream, from the loop of the service.
+  SendOrders sender() {
+    return [self = self_, &loop = loop_](std::vector<BucketOrder> orders) {
+      boost::asio::post(loop, [self, all = std::move(orders)]() mutable {
+        if (*self != nullptr) (*self)->send(std::move(all));
+      });
+    };
+  }
+  void send(std::vector<BucketOrder> orders) {
+    if (waiting_.empty()) since_ = SteadyClock::instance().now();
+    for (BucketOrder& order : orders) waiting_[order.bucket] = std::move(order);
+    send_waiting();
+  }
+  // Sends what waits, as far as the client reads. A client that does not is left.
+  void send_waiting() {
+    constexpr std::size_t kMostOrders = 256;  // of a message, so that it is not too large
+    constexpr std::size_t kMostUnread = std::size_t{128} << 10;
+    constexpr Duration kLongestWait = std::chrono::seconds{5};
+    while (!waiting_.empty() && out_.unread() < kMostUnread) {
+      std::vector<BucketOrder> orders;
+      while (!waiting_.empty() && orders.size() < kMostOrders) {
+        orders.push_back(std::move(waiting_.extract(waiting_.begin()).mapped()));
+      }
+      if (!out_.send(written(orders))) {
+        for (BucketOrder& order : orders) waiting_.emplace(order.bucket, std::move(order));
+        break;
+      }
+      since_ = SteadyClock::instance().now();
+    }
+    if (waiting_.empty() || SteadyClock::instance().now() - since_ < kLongestWait) return;
+    waiting_.clear();
+    out_.end(grpc::Code::kResourceExhausted, "the assignments are not read");
   }
 
   bool read(const wire::BucketUsage& usage, std::vector<BucketReport>& all) {
@@ -237,8 +222,11 @@ class QuotaStream final : public grpc::StreamIn {
   const std::uint64_t id_;
   const std::string peer_;
   grpc::StreamOut& out_;
-  const std::shared_ptr<Proxy> proxy_;
-  std::string domain_;  // empty: no message has arrived
+  boost::asio::io_context& loop_;
+  const std::shared_ptr<QuotaStream*> self_ = std::make_shared<QuotaStream*>(this);
+  std::map<std::string, BucketOrder> waiting_;  // the latest of each bucket
+  Instant since_{};                             // something waits, or was sent
+  std::string domain_;                          // empty: no message has arrived
   bool warned_ = false;
 };
 
