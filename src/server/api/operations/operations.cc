@@ -4,75 +4,58 @@
 #include <unistd.h>
 
 #include <memory>
-#include <new>
 #include <string>
 #include <utility>
 
 #include "server/logging/log.h"
 #include "server/net/fiber.h"
+#include "server/net/fiber_sleep.h"
 #include "server/protocol/http/problem.h"
 
 namespace sluice::server {
+
+// The priority of a thread is that of its nice value in Linux.
 MetricsWorker::MetricsWorker(const metrics::Registry& registry)
-    : registry_(registry), thread_([this] { run(); }) {}
+    : registry_(registry), thread_([this] {
+        constexpr int kNice = 10;
+        block_signals();
+        static_cast<void>(setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNice));
+        loop_.run();
+      }) {}
 
 MetricsWorker::~MetricsWorker() {
-  {
-    const std::lock_guard lock(mutex_);
-    is_stopped_ = true;
-  }
-  wake_.notify_all();
+  loop_.stop();
   thread_.join();
 }
 
 std::shared_ptr<const std::string> MetricsWorker::text(net::FiberSleeps& sleeps) {
-  net::FiberSleep sleep(sleeps);
-  const auto waiter = std::make_shared<Waiter>();
-  waiter->sleep = &sleep;
   {
     const std::lock_guard lock(mutex_);
     std::size_t& waiting = waiting_[&sleeps];
     if (waiting == kMostWaiting) return nullptr;
-    waiters_.push_back(waiter);
     ++waiting;
   }
-  wake_.notify_one();
-  const bool woken = sleep.sleep(Instant::max());
-  {
+  const std::shared_ptr<void> waits(nullptr, [&](void*) {
     const std::lock_guard lock(mutex_);
     if (--waiting_[&sleeps] == 0) waiting_.erase(&sleeps);
-  }
-  const std::lock_guard lock(waiter->mutex);
-  waiter->sleep = nullptr;
-  if (woken && waiter->text == nullptr) throw std::bad_alloc();
-  return woken ? std::move(waiter->text) : std::make_shared<const std::string>(registry_.text());
+  });
+  const std::uint64_t request = ++requests_;
+  std::shared_ptr<const std::string> text;
+  net::run_elsewhere(loop_, sleeps, [&] { text = text_since(request); });
+  return text;
 }
 
-// The priority of a thread is that of its nice value in Linux.
-void MetricsWorker::run() {
-  constexpr int kNice = 10;
-  block_signals();
-  static_cast<void>(setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNice));
-  std::vector<std::shared_ptr<Waiter>> served;
-  for (std::unique_lock lock(mutex_);;) {
-    wake_.wait(lock, [this] { return is_stopped_ || !waiters_.empty(); });
-    if (is_stopped_) return;
-    served.swap(waiters_);
-    lock.unlock();
-    std::shared_ptr<const std::string> text;
-    try {
-      text = std::make_shared<const std::string>(registry_.text());
-    } catch (const std::bad_alloc&) {  // the fibers that wait throw it
-    }
-    for (const std::shared_ptr<Waiter>& waiter : served) {
-      const std::lock_guard waits(waiter->mutex);
-      if (waiter->sleep == nullptr) continue;
-      waiter->text = text;
-      waiter->sleep->wake();
-    }
-    served.clear();
-    lock.lock();
-  }
+// Returns a text that was begun after the request with this number: the latest, if a request still
+// has it, or a new one.
+std::shared_ptr<const std::string> MetricsWorker::text_since(std::uint64_t request) {
+  const std::lock_guard lock(text_mutex_);
+  auto text = last_ >= request ? text_.lock() : nullptr;
+  if (text != nullptr) return text;
+  const std::uint64_t last = requests_;
+  text = std::make_shared<const std::string>(registry_.text());
+  text_ = text;
+  last_ = last;
+  return text;
 }
 
 namespace {

@@ -1,14 +1,16 @@
 #pragma once
 
-#include <condition_variable>
+#include <atomic>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
-#include <vector>
 
 #include "metrics/metrics.h"
 #include "server/net/fiber_sleep.h"
@@ -40,19 +42,18 @@ class MetricsWorker {
   std::shared_ptr<const std::string> text(net::FiberSleeps& sleeps);
 
  private:
-  struct Waiter {
-    std::mutex mutex;
-    net::FiberSleep* sleep = nullptr;  // null: it does not wait any more
-    std::shared_ptr<const std::string> text;
-  };
-  void run();
+  std::shared_ptr<const std::string> text_since(std::uint64_t request);
 
   const metrics::Registry& registry_;
-  std::mutex mutex_;  // protects the next three
-  std::vector<std::shared_ptr<Waiter>> waiters_;
+  std::mutex mutex_;                                        // protects the next
   std::map<const net::FiberSleeps*, std::size_t> waiting_;  // how many fibers, by loop
-  bool is_stopped_ = false;
-  std::condition_variable wake_;
+  std::atomic<std::uint64_t> requests_{0};
+  std::mutex text_mutex_;   // held while a text is written; protects the next two
+  std::uint64_t last_ = 0;  // the number of the last request before the text was begun
+  std::weak_ptr<const std::string> text_;  // null: no request has it any more
+  boost::asio::io_context loop_{1};
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{
+      loop_.get_executor()};
   std::thread thread_;
 };
 
