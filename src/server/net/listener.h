@@ -93,7 +93,6 @@ class TlsHandshakes {
 
 // An accepted connection. The descriptor does not block; the receiver owns it.
 struct Accepted {
-  boost::asio::io_context& loop;
   int descriptor;
   int family;
   const SocketAddress& peer;
@@ -213,7 +212,7 @@ class Listener final : public LoopFrontEnd {
             SteadyTime since) {
     if constexpr (requires { shared_.tick(); }) shared_.tick();
     boost::system::error_code why;
-    Accepted accepted{loop_, descriptor, acceptor_.family(), peer, std::move(tls)};
+    Accepted accepted{descriptor, acceptor_.family(), peer, std::move(tls)};
     auto connection = Connection::open(accepted, shared_, since, why);
     if (!connection) {  // the system is out of resources
       acceptor_.closed();

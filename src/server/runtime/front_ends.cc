@@ -181,7 +181,6 @@ struct Endpoint {
   metrics::FrontEnd metric = metrics::FrontEnd::kCheck;
   FindRefusal find_refusal = kOwn;  // null: load balancers may send any fields
   Role role = Role::kCheck;         // the least that a client needs; kNobody: no token is read
-  bool needs_query = false;         // a POST without one is of another row
 };
 
 using http::Parameter;
@@ -267,12 +266,12 @@ constexpr Endpoint kEndpoints[] = {
     {{.path = "/v1/report",
       .about = "Count the response that a gateway reports, with any method",
       .parameters = kOfReport,
-      .answer_types = {}},
+      .answer_types = {},
+      .needs_query = true},
      Answer::kGatewayReport,
      metrics::FrontEnd::kCheck,
      kOfOther,
-     Role::kOperate,
-     true},
+     Role::kOperate},
     {{.method = "POST",
       .path = "/v1/report",
       .about = "Count the response of a request, or of an array of them",
@@ -356,7 +355,7 @@ const std::string& about_paths() {
 
 const Endpoint& find_endpoint(const base::RequestTarget& target, bool is_post) noexcept {
   for (const Endpoint& one : kEndpoints) {
-    const bool needs_more = one.needs_query && is_post && target.query.empty();
+    const bool needs_more = one.route.needs_query && is_post && target.query.empty();
     if (one.route.path == target.path && !needs_more) return one;
   }
   return kOtherPaths;
@@ -364,11 +363,12 @@ const Endpoint& find_endpoint(const base::RequestTarget& target, bool is_post) n
 
 }  // namespace
 
-std::vector<ListedRoute> public_routes() {
-  std::vector<ListedRoute> all;
+std::vector<http::Route> public_routes() {
+  std::vector<http::Route> all;
   for (const Endpoint& one : kEndpoints) {
-    all.push_back(
-        {one.route, one.role != Role::kNobody, one.find_refusal != nullptr, one.needs_query});
+    all.push_back(one.route);
+    all.back().takes_token = one.role != Role::kNobody;
+    all.back().may_be_refused = one.find_refusal != nullptr;
   }
   return all;
 }

@@ -136,16 +136,8 @@ inline constexpr net::FiberPool::Options kAdminFibers{.most = 4 + MetricsWorker:
 // Returns what the pages of the administration use, and decide by that limiter.
 using MakeAdmin = std::function<AdminEndpoint(Limiter& limiter)>;
 
-// What a listener answers, for the reference.
-struct ListedRoute {
-  http::Route route;
-  bool takes_token;       // of a client
-  bool may_be_refused;    // 403, by who sent it
-  bool needs_query;       // a POST without one is of another route
-  bool is_admin = false;  // of the administration
-};
-// Returns those of the HTTP front end.
-std::vector<ListedRoute> public_routes();
+// Returns what the HTTP front end answers, for the reference.
+std::vector<http::Route> public_routes();
 
 // Answers the requests of the public listener: passes each request to its endpoint, and counts it.
 //

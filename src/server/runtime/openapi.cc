@@ -46,10 +46,11 @@ bool answers(const http::Route& route, std::string_view method) {
   return std::ranges::equal(route.method, method, is_same);
 }
 
-std::vector<ListedRoute> all_routes() {
-  std::vector<ListedRoute> all = public_routes();
+std::vector<http::Route> all_routes() {
+  std::vector<http::Route> all = public_routes();
   for (const http::Route& route : AdminEndpoint::routes()) {
-    all.push_back({route, true, true, false, true});
+    all.push_back(route);
+    all.back().is_admin = true;
   }
   return all;
 }
@@ -142,13 +143,12 @@ void write_response(JsonWriter& json, const http::Route& route, const std::strin
   json.end_object();
 }
 
-void write_responses(JsonWriter& json, const ListedRoute& listed) {
-  const http::Route& route = listed.route;
+void write_responses(JsonWriter& json, const http::Route& route) {
   std::string problems(kProblems);
   if (!route.problems.empty()) problems.append(" ").append(route.problems);
   if (!route.body_type.empty()) problems += " 413";
-  if (listed.takes_token) problems += " 401";
-  if (listed.may_be_refused) problems += " 403";
+  if (route.takes_token) problems += " 401";
+  if (route.may_be_refused) problems += " 403";
   std::vector<std::string> all;
   for (const std::string_view list : {route.answers, std::string_view(problems)}) {
     for (const std::string_view one : words_of(list)) all.emplace_back(one);
@@ -163,8 +163,7 @@ void write_responses(JsonWriter& json, const ListedRoute& listed) {
   json.end_object();
 }
 
-void write_operation(JsonWriter& json, std::string_view method, const ListedRoute& of) {
-  const http::Route& route = of.route;
+void write_operation(JsonWriter& json, std::string_view method, const http::Route& route) {
   std::string id(method);
   for (const char c : route.path) {
     if (c == '}') continue;
@@ -173,8 +172,8 @@ void write_operation(JsonWriter& json, std::string_view method, const ListedRout
   id.erase(std::unique(id.begin(), id.end(), [](char a, char b) { return a == '_' && a == b; }),
            id.end());
   json.key(method).begin_object().member("operationId", id).member("summary", route.about);
-  json.key("tags").begin_array().value(of.is_admin ? "administration" : "decisions").end_array();
-  if (of.takes_token) {
+  json.key("tags").begin_array().value(route.is_admin ? "administration" : "decisions").end_array();
+  if (route.takes_token) {
     json.key("security").begin_array().begin_object().end_object();
     json.begin_object().key("token").begin_array().end_array().end_object().end_array();
   }
@@ -185,7 +184,7 @@ void write_operation(JsonWriter& json, std::string_view method, const ListedRout
     route.body != nullptr ? route.body(json) : write_text(json);
     json.end_object().end_object().end_object();
   }
-  write_responses(json, of);
+  write_responses(json, route);
   json.end_object();
 }
 
@@ -195,11 +194,11 @@ void write_server(JsonWriter& json, std::string_view url, std::string_view about
 }
 
 void write_paths(JsonWriter& json) {
-  const std::vector<ListedRoute> all = all_routes();
+  const std::vector<http::Route> all = all_routes();
   json.key("paths").begin_object();
-  for (const ListedRoute& first : all) {
-    const std::string_view path = first.route.path;
-    const auto is_same = [&](const ListedRoute& other) { return other.route.path == path; };
+  for (const http::Route& first : all) {
+    const std::string_view path = first.path;
+    const auto is_same = [&](const http::Route& other) { return other.path == path; };
     if (&*std::ranges::find_if(all, is_same) != &first) continue;
     json.key(path).begin_object();
     if (first.is_admin) {
@@ -207,10 +206,10 @@ void write_paths(JsonWriter& json) {
     }
     for (const std::string_view method : words_of(kMethods)) {
       // Of two routes, the one without a query describes the method.
-      const ListedRoute* found = nullptr;
-      for (const ListedRoute& one : all) {
+      const http::Route* found = nullptr;
+      for (const http::Route& one : all) {
         const bool is_better = found == nullptr || found->needs_query;
-        if (is_same(one) && answers(one.route, method) && is_better) found = &one;
+        if (is_same(one) && answers(one, method) && is_better) found = &one;
       }
       if (found != nullptr) write_operation(json, method, *found);
     }

@@ -56,8 +56,12 @@ struct Route {
   std::string_view members = {};
   // The statuses of its own errors (RFC 9457), besides those that every request can have.
   std::string_view problems = {};
-  bool decides = false;     // its answers are decisions: JSON with the RateLimit fields
-  bool has_limits = false;  // its answers have the RateLimit fields
+  bool decides = false;        // its answers are decisions: JSON with the RateLimit fields
+  bool has_limits = false;     // its answers have the RateLimit fields
+  bool needs_query = false;    // a POST without one is of another route
+  bool takes_token = true;     // of a client
+  bool may_be_refused = true;  // 403, by who sent it
+  bool is_admin = false;       // of the administration
 
   // The path before its parameters.
   constexpr std::string_view prefix() const noexcept { return path.substr(0, path.find('{')); }
