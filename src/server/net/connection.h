@@ -13,11 +13,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "metrics/metrics.h"
 #include "server/net/acceptor.h"
 #include "server/net/listener.h"
 #include "server/net/loop_clock.h"
@@ -47,7 +49,7 @@ inline constexpr std::size_t kMostWaiting = std::size_t{64} << 10;
 // that the client sees the response and not a reset.
 inline constexpr auto kLingerTime = std::chrono::seconds(2);
 inline constexpr std::uint32_t kLingerBytes = std::uint32_t{16} << 20;
-// How long an idle connection stays open while the server drains.
+// How long an idle connection, or a TLS handshake, stays while the server drains.
 inline constexpr auto kDrainIdle = std::chrono::seconds(1);
 
 // What the states of connections have in common.
@@ -88,7 +90,9 @@ class StreamState {
 //
 // A State derives from StreamState, takes events and returns actions. Its Shared is what the
 // connections of a listener share in one event loop; it prepares a socket and says who is connected
-// (peer_of), and returns the time of an event (time_of_event).
+// (peer_of), and returns the time of an event (time_of_event). A connection with TLS has a state
+// once its handshake is done; handshakes that take too long are cut. kNeedsTls is sent to a client
+// without TLS if the listener has TLS.
 //
 // Thread-safety: the loop's thread only. Cost: about 100 bytes in addition to the state.
 template <typename State>
@@ -100,24 +104,25 @@ class Connection final : private Poller::Source {
     Shared(const Acceptor::Parts& accept, const Options& options, Handlers& of_loop)
         : State::Shared{options, of_loop, accept.recorder, accept.clock},
           loop(accept.loop),
+          handshake_timeout(accept.handshake_timeout),
           poller(accept.loop, accept.clock) {}
 
     boost::asio::io_context& loop;
-    std::function<void(Connection&)> closed;      // see ListenedConnection
+    const std::chrono::milliseconds handshake_timeout;  // of TLS
+    std::function<void(Connection&)> closed;            // see ListenedConnection, as the next
+    std::function<void(std::string_view what, std::string_view why)> complain;
     std::vector<Connection*> send_soon, sending;  // at the end of this turn of the loop; now
     Poller poller;
     std::string input = std::string(std::size_t{64} << 10,
                                     '\0');  // shared by the connections, which read one at a time
   };
   static constexpr std::string_view kRefusal = State::kRefusal;
-  static constexpr std::string_view kNeedsTls = State::kNeedsTls;
 
   // See Listener.
-  static std::unique_ptr<Connection> open(Accepted& accepted, Shared& shared, SteadyTime now,
+  static std::unique_ptr<Connection> open(Accepted& accepted, Shared& shared,
                                           boost::system::error_code& why) {
-    std::unique_ptr<Connection> connection(
-        new Connection(accepted, shared.peer_of(accepted, now), shared, now));
-    if (shared.poller.add(accepted.descriptor, *connection)) return connection;
+    std::unique_ptr<Connection> connection(new Connection(accepted, shared));
+    if (shared.poller.add(connection->descriptor_, *connection)) return connection;
     why.assign(errno, boost::system::system_category());
     connection->waits_for_ = 0;
     return nullptr;
@@ -131,27 +136,74 @@ class Connection final : private Poller::Source {
   Connection& operator=(const Connection&) = delete;
 
   void tick(SteadyTime now) {
-    if (state_.is_answering() && transport_.has_ended()) return state_.on_end_of_input();
-    if (state_.expired(now)) act(state_.on_expired(now));
+    if (handshake_ != nullptr) {
+      if (now < handshake_->deadline) return;
+      shared_.recorder.add(metrics::Event::kTimedOut);
+      return close();
+    }
+    if (state_->is_answering() && transport_.has_ended()) return state_->on_end_of_input();
+    if (state_->expired(now)) act(state_->on_expired(now));
   }
-  void drain(SteadyTime now) { state_.on_drain(now); }
+  void drain(SteadyTime now) {
+    if (handshake_ == nullptr) return state_->on_drain(now);
+    handshake_->deadline = std::min(handshake_->deadline, now + kDrainIdle);
+  }
 
   std::size_t place = 0;
 
  private:
-  Connection(Accepted& accepted, typename State::Peer peer, Shared& shared, SteadyTime now)
-      : shared_(shared),
-        descriptor_(accepted.descriptor),
-        transport_(descriptor_, std::move(accepted.tls)),
-        state_(std::move(peer), shared, [this](Action action) { act(action); }, now) {}
+  Connection(Accepted& accepted, Shared& shared)
+      : shared_(shared), descriptor_(accepted.descriptor), transport_(descriptor_) {
+    if (accepted.tls != nullptr) {
+      accepted.deadline = accepted.since + shared.handshake_timeout;
+      handshake_ = std::make_unique<Accepted>(std::move(accepted));
+    } else {
+      begin(accepted);
+    }
+  }
+
+  // The protocol begins; its timeouts count from when the connection was accepted.
+  void begin(Accepted& accepted) {
+    state_.emplace(
+        shared_.peer_of(accepted), shared_, [this](Action action) { act(action); }, accepted.since);
+    transport_ = Transport(descriptor_, std::move(accepted.tls));
+  }
+
+  void shake_hands() {
+    using Progress = TlsSession::Progress;
+    switch (handshake_->tls->shake_hands()) {
+      case Progress::kNeedsInput: return wait_for(EPOLLIN);
+      case Progress::kNeedsRoom: return wait_for(EPOLLOUT);
+      case Progress::kLeft: return close();
+      case Progress::kFailed: return refuse("a TLS handshake failed");
+      case Progress::kPlaintext:
+        answer_plaintext(descriptor_, State::kNeedsTls);
+        return refuse("a client without TLS was refused, because this listener has `tls`");
+      case Progress::kDone: break;
+    }
+    begin(*handshake_);
+    handshake_.reset();
+    if (shared_.draining) state_->on_drain(shared_.clock.now());
+    wait_for(EPOLLIN);
+  }
+
+  // Ends a handshake, and says why.
+  void refuse(std::string_view what) {
+    shared_.recorder.add(metrics::Event::kTlsFailed);
+    std::string why = handshake_->peer.host();
+    if (!why.empty() && !handshake_->tls->why().empty()) why += ": ";
+    shared_.complain(what, why + handshake_->tls->why());
+    close();
+  }
 
   void ready() override {
+    if (handshake_ != nullptr) return shake_hands();
     if (answering_) return wait_for(0);  // input has to wait
     const SteadyTime now = shared_.time_of_event(shared_.poller);
-    if (waits_for_ == EPOLLOUT) return act(state_.on_room(now));
+    if (waits_for_ == EPOLLOUT) return act(state_->on_room(now));
     boost::system::error_code why;
     const std::size_t size = transport_.read(shared_.input.data(), shared_.input.size(), why);
-    if (!why) return act(state_.on_input({shared_.input.data(), size}, now));
+    if (!why) return act(state_->on_input({shared_.input.data(), size}, now));
     if (why != boost::asio::error::would_block) close();
   }
 
@@ -166,7 +218,7 @@ class Connection final : private Poller::Source {
       case Action::kSend:
       case Action::kSendSoon:
       case Action::kReceive:
-        if (state_.is_broadcast()) bound_send_buffer();
+        if (state_->is_broadcast()) bound_send_buffer();
         return wait_for(EPOLLIN);
       case Action::kClose: return close();
     }
@@ -190,13 +242,13 @@ class Connection final : private Poller::Source {
 
   // Sends what the socket has room for.
   Action send() {
-    const std::string_view bytes = state_.output();
+    const std::string_view bytes = state_->output();
     std::size_t sent = 0;
     boost::system::error_code why;
     while (sent < bytes.size() && !why) {
       sent += transport_.write(bytes.data() + sent, bytes.size() - sent, why);
     }
-    return state_.on_sent(sent, why && why != boost::asio::error::would_block);
+    return state_->on_sent(sent, why && why != boost::asio::error::would_block);
   }
 
   void wait_for(std::uint32_t events) {
@@ -216,7 +268,7 @@ class Connection final : private Poller::Source {
     shared_.poller.remove(descriptor_, *this, waits_for_);
     ::close(std::exchange(descriptor_, -1));
     if (sends_soon_) std::erase(shared_.send_soon, this);
-    state_.on_closed();
+    if (state_) state_->on_closed();
     shared_.closed(*this);
   }
 
@@ -224,10 +276,11 @@ class Connection final : private Poller::Source {
   int descriptor_;                     // below 0 once it is closed
   std::uint32_t waits_for_ = EPOLLIN;  // see Poller::change()
   bool answering_ = false;
-  bool bounded_ = false;     // the buffer of the socket is small
-  bool sends_soon_ = false;  // is in Shared::send_soon
+  bool bounded_ = false;                 // the buffer of the socket is small
+  bool sends_soon_ = false;              // is in Shared::send_soon
+  std::unique_ptr<Accepted> handshake_;  // null: it is done, or there is none
   Transport transport_;
-  State state_;
+  std::optional<State> state_;  // unless there is a handshake
 };
 
 }  // namespace sluice::server::net

@@ -40,14 +40,14 @@ class FakeConnection {
     int destroyed = 0;
     SteadyTime time{};  // of the last event
     std::function<void(FakeConnection&)> closed;
+    std::function<void(std::string_view what, std::string_view why)> complain;
   };
   static constexpr std::string_view kRefusal = "full";
-  static constexpr std::string_view kNeedsTls = "use TLS";
 
-  static std::unique_ptr<FakeConnection> open(Accepted& accepted, Shared& shared, SteadyTime now,
+  static std::unique_ptr<FakeConnection> open(Accepted& accepted, Shared& shared,
                                               boost::system::error_code& why) {
     auto made = std::make_unique<FakeConnection>(accepted.descriptor, shared);
-    shared.time = now;
+    shared.time = accepted.since;
     if (shared.no_resources) {
       why.assign(ENOMEM, boost::system::system_category());
       return nullptr;

@@ -1,4 +1,4 @@
-#include "server/net/listener.h"
+#include "server/net/connection.h"
 
 #include <gtest/gtest.h>
 #include <openssl/ssl.h>
@@ -15,6 +15,38 @@
 
 namespace sluice::server::net {
 namespace {
+
+// A protocol that only notes when it begins.
+struct Begun : StreamState {
+  struct Options {};
+  struct Handlers {};
+  struct Shared : Options {
+    using Options = Begun::Options;
+    Handlers& handlers;
+    metrics::Recorder& recorder;
+    const LoopClock& clock;
+    bool draining = false;
+    std::optional<SteadyTime> begun = {};
+
+    std::size_t peer_of(const Accepted& accepted) { return accepted.certificate_names().size(); }
+    SteadyTime time_of_event(const Poller& poller) const { return poller.now(); }
+  };
+  static constexpr std::string_view kRefusal = "full";
+  static constexpr std::string_view kNeedsTls = "use TLS";
+
+  Begun(std::size_t names, Shared& shared, Act act, SteadyTime now)
+      : StreamState(std::move(act), now) {
+    EXPECT_EQ(names, 0U);
+    deadline_ = SteadyTime::max();
+    shared.begun = now;
+  }
+  Action on_input(std::string_view, SteadyTime) { return Action::kReceive; }
+  Action on_room(SteadyTime) { return Action::kReceive; }
+  std::string_view output() { return {}; }
+  Action on_sent(std::size_t, bool) { return Action::kReceive; }
+  Action on_expired(SteadyTime) { return Action::kClose; }
+  void on_drain(SteadyTime) {}
+};
 
 // Handshakes over a pair of sockets whose other end is a client.
 class Handshakes : public ::testing::Test {
@@ -33,27 +65,21 @@ class Handshakes : public ::testing::Test {
                                    .clock = clock_,
                                    .tls = context_.get(),
                                    .handshake_timeout = std::chrono::seconds(1)};
-    handshakes_.emplace(
-        listener, "use TLS",
-        [this](int descriptor, const SocketAddress&, std::unique_ptr<TlsSession> session,
-               SteadyTime since) {
-          secured_ = descriptor;
-          since_ = since;
-          EXPECT_TRUE(session->certificate_names().empty());
-        },
-        [this](std::string_view what, std::string_view why) {
-          refused_ = true;
-          why_ = std::string(what) + "|" + std::string(why);
-        });
+    shared_.emplace(listener, Begun::Options(), handlers_);
+    shared_->closed = [this](auto&) { closed_ = true; };
+    shared_->complain = [this](auto what, auto why) {
+      why_ = std::string(what) + "|" + std::string(why);
+    };
     int ends[2] = {};
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
     client_ = ends[0];
-    handshakes_->start(ends[1], SocketAddress(), clock_.time);
+    Accepted accepted{ends[1], AF_UNIX, SocketAddress(), clock_.time,
+                      std::make_unique<TlsSession>(*context_, ends[1])};
+    boost::system::error_code why;
+    connection_ = Connection<Begun>::open(accepted, *shared_, why);
+    EXPECT_NE(connection_, nullptr);
   }
-  ~Handshakes() override {
-    ::close(client_);
-    if (secured_ >= 0) ::close(secured_);
-  }
+  ~Handshakes() override { ::close(client_); }
 
   void send(std::string_view bytes) {
     EXPECT_EQ(::send(client_, bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
@@ -70,7 +96,7 @@ class Handshakes : public ::testing::Test {
   }
   void tick_after(std::chrono::milliseconds time) {
     clock_.time += time;
-    handshakes_->tick(clock_.time);
+    connection_->tick(clock_.time);
     run();
   }
   // Does the client's side of the handshake. Returns whether it succeeds.
@@ -81,13 +107,13 @@ class Handshakes : public ::testing::Test {
     ::SSL_set_alpn_protos(ssl, reinterpret_cast<const unsigned char*>(protocols.data()),
                           static_cast<unsigned>(protocols.size()));
     int result = 0;
-    for (int i = 0; i < 100 && result != 1 && !refused_; ++i) {
+    for (int i = 0; i < 100 && result != 1 && !closed_; ++i) {
       result = ::SSL_connect(ssl);
       run();
     }
     ::SSL_free(ssl);
     ::SSL_CTX_free(context);
-    return result == 1 && secured_ >= 0;
+    return result == 1 && shared_->begun;
   }
 
   boost::asio::io_context loop_{1};
@@ -96,11 +122,11 @@ class Handshakes : public ::testing::Test {
   std::atomic<std::size_t> connections_{0};
   TlsFiles files_;
   std::unique_ptr<TlsContext> context_;
-  std::optional<TlsHandshakes> handshakes_;
+  Begun::Handlers handlers_;
+  std::optional<Connection<Begun>::Shared> shared_;
+  std::unique_ptr<Connection<Begun>> connection_;
   int client_ = -1;
-  int secured_ = -1;
-  SteadyTime since_{};
-  bool refused_ = false;
+  bool closed_ = false;
   std::string why_;
 };
 
@@ -108,8 +134,7 @@ TEST_F(Handshakes, EndWithTheTimeOfTheirBegin) {
   const SteadyTime began = clock_.time;
   tick_after(std::chrono::milliseconds(500));
   EXPECT_TRUE(shake_hands("\2h2"));
-  EXPECT_EQ(since_, began);
-  EXPECT_TRUE(handshakes_->none());
+  EXPECT_EQ(shared_->begun, began);
 }
 
 TEST_F(Handshakes, AcceptClientsWithoutAlpn) { EXPECT_TRUE(shake_hands("")); }
@@ -124,18 +149,17 @@ TEST_F(Handshakes, RefuseOtherProtocolsAndSayWhatIsExpected) {
 TEST_F(Handshakes, AreCutAfterTheTimeout) {
   send("\x16\x03\x01");
   tick_after(std::chrono::milliseconds(999));
-  EXPECT_FALSE(refused_);
+  EXPECT_FALSE(closed_);
   tick_after(std::chrono::milliseconds(1));
-  EXPECT_TRUE(refused_);
-  EXPECT_EQ(why_, "|") << "nothing for the log";
-  EXPECT_TRUE(handshakes_->none());
+  EXPECT_TRUE(closed_);
+  EXPECT_EQ(why_, "") << "nothing for the log";
   EXPECT_NE(registry_.text().find("errors_total{reason=\"timed_out\"} 1"), std::string::npos);
 }
 
 TEST_F(Handshakes, EndSoonWhenTheServerDrains) {
-  handshakes_->drain(clock_.time - std::chrono::milliseconds(500));
+  connection_->drain(clock_.time - std::chrono::milliseconds(500));
   tick_after(std::chrono::milliseconds(500));
-  EXPECT_TRUE(refused_);
+  EXPECT_TRUE(closed_);
 }
 
 TEST_F(Handshakes, AnswerAClientWithoutTlsAndReportIt) {
@@ -148,7 +172,8 @@ TEST_F(Handshakes, AnswerAClientWithoutTlsAndReportIt) {
 TEST_F(Handshakes, SayNothingOfAClientThatLeaves) {
   ::shutdown(client_, SHUT_WR);
   run();
-  EXPECT_EQ(why_, "|");
+  EXPECT_TRUE(closed_);
+  EXPECT_EQ(why_, "");
 }
 
 TEST_F(Handshakes, KeepTheCertificateIfTheNewOneIsBroken) {

@@ -209,7 +209,13 @@ std::vector<std::string> names_of(const X509& certificate) {
   return names;
 }
 
-using boost::system::error_code;
+void answer_plaintext(int descriptor, std::string_view answer) {
+  char input[4096];
+  while (::recv(descriptor, input, sizeof input, MSG_DONTWAIT) == sizeof input) continue;
+  [[maybe_unused]] const auto sent =
+      ::send(descriptor, answer.data(), answer.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  ::shutdown(descriptor, SHUT_WR);
+}
 
 std::size_t Transport::read(char* to, std::size_t room, error_code& why) {
   if (tls_) return tls_->read(to, room, why);

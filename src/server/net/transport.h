@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -60,6 +61,10 @@ class TlsSession {
 // neither. Names with a NUL are left out.
 std::vector<std::string> names_of(const X509& certificate);
 
+// Answers a client that should use TLS, and ends the stream. Reads what has arrived before:
+// otherwise the kernel would send a reset, which may overtake the answer.
+void answer_plaintext(int descriptor, std::string_view answer);
+
 // The bytes of a connected socket, plain or through TLS. Never blocks. Ownership: borrows the
 // socket, owns its TLS.
 class Transport {
@@ -77,7 +82,6 @@ class Transport {
 
   // Whether the client has closed the connection, at least its side of it.
   bool has_ended() const noexcept;
-  bool is_encrypted() const noexcept { return tls_ != nullptr; }
 
  private:
   int descriptor_;

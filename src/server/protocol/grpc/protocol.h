@@ -192,7 +192,7 @@ struct Options {
 // The state that the connections of one listener share in one event loop. Used by that loop's
 // thread only.
 struct SharedState : Options {
-  Peer peer_of(const net::Accepted& accepted, SteadyTime) const {
+  Peer peer_of(const net::Accepted& accepted) const {
     return {accepted.peer.text(), role_of(accepted.certificate_names(), role_of_certificate)};
   }
   SteadyTime time_of_event(const net::Poller&) const { return clock.now(); }

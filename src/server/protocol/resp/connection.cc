@@ -50,13 +50,13 @@ void release(std::string& text) {
 
 }  // namespace
 
-Client SharedState::peer_of(const net::Accepted& accepted, SteadyTime now) const {
+Client SharedState::peer_of(const net::Accepted& accepted) const {
   const bool is_unix = accepted.family == AF_UNIX;
   if (!is_unix) set_keepalive(accepted.descriptor);
   Client client;
   client.id = last_id.fetch_add(1) + 1;
   client.peer = is_unix ? unix_path + ":0" : accepted.peer.text();
-  client.connected = now;
+  client.connected = accepted.since;
   client.role = users.at_first();
   if (accepted.tls) client.user = users.find_certificate(accepted.certificate_names());
   if (client.user != nullptr) client.role = client.user->role;

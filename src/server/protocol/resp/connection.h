@@ -62,7 +62,7 @@ struct Options {
 // What the connections of one listener share in one event loop. Used by that loop's thread only.
 struct SharedState : Options {
   // Sets the options of the socket.
-  Client peer_of(const net::Accepted& accepted, net::SteadyTime now) const;
+  Client peer_of(const net::Accepted& accepted) const;
   net::SteadyTime time_of_event(const net::Poller& poller) const {
     return std::max(poller.now(), answered);
   }
