@@ -73,12 +73,6 @@ std::string log_line(bool json, Instant at, LogLevel level, std::string_view mes
   return line;
 }
 
-std::string quoted_line(std::string_view text) {
-  std::string out;
-  append_quoted(out, text);
-  return out;
-}
-
 std::string cut(std::string_view text, std::size_t size) {
   if (text.size() <= size) return std::string(text);
   // Go back to the start of a character: at most three bytes.

@@ -16,9 +16,6 @@ namespace sluice::server {
 std::string log_line(bool json, Instant at, LogLevel level, std::string_view message,
                      std::span<const LogField> fields);
 
-// Returns text as a JSON string in its quotes, escaped as in a line.
-std::string quoted_line(std::string_view text);
-
 // Shortens text of more than `size` bytes at a character boundary, and appends "…" to it.
 std::string cut(std::string_view text, std::size_t size);
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <charconv>
 #include <cinttypes>
 #include <cstdio>
 #include <span>
@@ -11,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/quoted.h"
 #include "sluice/decision.h"
 
 namespace sluice::server {
@@ -18,12 +18,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kPatience{2'000};
 
-std::optional<std::uint64_t> number_of(std::string_view text) {
-  std::uint64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
+constexpr auto number_of = base::read_number<std::uint64_t>;
 
 // Returns what is before the separator, and removes both.
 std::string_view take_until(std::string_view& text, char separator) {
