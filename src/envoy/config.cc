@@ -141,8 +141,8 @@ const Descriptor* Level::find(std::string_view key, std::string_view value) cons
 }
 
 const Domain* Config::find(std::string_view domain) const {
-  const auto found = domains_->by_name.find(domain);
-  return found != domains_->by_name.end() ? found->second : nullptr;
+  const auto found = by_name_.find(domain);
+  return found != by_name_.end() ? found->second : nullptr;
 }
 
 const Descriptor* match(const Domain& domain, std::span<const Entry> entries) {

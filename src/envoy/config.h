@@ -117,12 +117,10 @@ struct Domain {
 
 // Envoy's configuration files, validated and compiled (docs/envoy.md). Each has one domain.
 //
-// Thread-safety: immutable; use it from any thread. Ownership: a cheap handle with shared data;
-// pointers into it are valid as long as one copy exists.
+// Thread-safety: immutable; use it from any thread. Ownership: pointers into it stay valid if it is
+// moved.
 class Config {
  public:
-  Config() : domains_(std::make_shared<const Domains>()) {}
-
   // With `merge_domains` a domain has the descriptors of all files that name it, in the order of
   // the files; else only one file may name it. Errors: everything that is wrong with the files,
   // with positions. Does not throw for bad input.
@@ -132,21 +130,16 @@ class Config {
 
   // Returns null if no file configures the domain.
   const Domain* find(std::string_view domain) const;
-  std::span<const std::unique_ptr<Domain>> domains() const noexcept { return domains_->all; }
+  std::span<const std::unique_ptr<Domain>> domains() const noexcept { return domains_; }
   // Returns all descriptors with `rate_limit`, by number: also unlimited ones.
-  std::span<const Descriptor* const> limited() const noexcept { return domains_->limited; }
+  std::span<const Descriptor* const> limited() const noexcept { return limited_; }
 
  private:
   friend class Loader;
-  struct Domains {
-    std::vector<std::unique_ptr<Domain>> all;
-    std::unordered_map<std::string_view, Domain*> by_name;
-    std::vector<const Descriptor*> limited;
-  };
 
-  explicit Config(std::shared_ptr<const Domains> domains) : domains_(std::move(domains)) {}
-
-  std::shared_ptr<const Domains> domains_;
+  std::vector<std::unique_ptr<Domain>> domains_;
+  std::unordered_map<std::string_view, Domain*> by_name_;
+  std::vector<const Descriptor*> limited_;
 };
 
 // One key and value of a descriptor in a request.

@@ -328,7 +328,7 @@ class Loader {
     read_descriptors(file.node("descriptors"), nullptr, domain.descriptors, domain.level);
   }
 
-  Config finish() { return Config(std::move(config_)); }
+  Config finish() { return std::move(config_); }
 
  private:
   using Descriptors = std::vector<std::unique_ptr<Descriptor>>;
@@ -336,16 +336,16 @@ class Loader {
   // Returns the domain of the file: a new one, or that of an earlier file if domains merge.
   Domain& domain_of(const Fields& file) {
     const auto known = domains_.find(domain_);
-    if (known != domains_.end() && merge_domains_) return *config_->by_name.at(domain_);
+    if (known != domains_.end() && merge_domains_) return *config_.by_name_.at(domain_);
     const std::size_t at = file.at("domain");
     if (known != domains_.end()) {
       diagnostics_->add(at, "duplicate domain " + in_quotes(domain_),
                         "expected a name other than that of " + describe_place(known->second) +
                             ", or 'merge_domains: true' in 'envoy' of the configuration");
     }
-    Domain& domain = *config_->all.emplace_back(std::make_unique<Domain>());
+    Domain& domain = *config_.domains_.emplace_back(std::make_unique<Domain>());
     domain.name = domain_;
-    config_->by_name.emplace(domain.name, &domain);
+    config_.by_name_.emplace(domain.name, &domain);
     if (!domain_.empty()) domains_.try_emplace(domain_, rules::Place{diagnostics_, at});
     return domain;
   }
@@ -504,8 +504,8 @@ class Loader {
     }
     if (!descriptor.rate_limit) return;
     rule.domain = domain_;
-    descriptor.number = config_->limited.size();
-    config_->limited.push_back(&descriptor);
+    descriptor.number = config_.limited_.size();
+    config_.limited_.push_back(&descriptor);
     descriptor.limit_id = rules::limit_id_of(rule.name);
     if (!descriptor.rate_limit->limit) return;
     rule.mode = descriptor.shadow_mode ? RuleMode::kShadow : RuleMode::kEnforce;
@@ -524,7 +524,7 @@ class Loader {
 
   const RuleTerms terms_;
   const bool merge_domains_;
-  std::shared_ptr<Config::Domains> config_ = std::make_shared<Config::Domains>();
+  Config config_;
   std::unordered_map<std::string, rules::Place> domains_;  // where each was named first
   std::unordered_map<const Descriptor*, rules::Place> places_;
   // The state of the file that is being read.

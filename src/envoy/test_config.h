@@ -15,7 +15,7 @@ namespace sluice::envoy {
 inline Config config_of(std::string_view yaml) {
   const RuleText file{"f.yaml", yaml};
   auto config = Config::parse({&file, 1});
-  if (config) return *config;
+  if (config) return *std::move(config);
   for (const RuleError& error : config.error()) ADD_FAILURE() << error.to_string();
   return {};
 }
