@@ -27,63 +27,65 @@ constexpr char escaped(char c) noexcept {
   }
 }
 
+// The closing quote must be followed by a blank or by the end.
+bool close(std::string_view& rest) {
+  rest.remove_prefix(1);
+  return rest.empty() || is_space(rest.front());
+}
+
+// Return whether the quotes are balanced.
+
+bool take_double(std::string_view& rest, std::string& out) {
+  while (!rest.empty()) {
+    const char c = rest.front();
+    if (c == '\\' && rest.size() >= 4 && rest[1] == 'x' && base::hex_digit(rest[2]) >= 0 &&
+        base::hex_digit(rest[3]) >= 0) {
+      out += static_cast<char>(base::hex_digit(rest[2]) * 16 + base::hex_digit(rest[3]));
+      rest.remove_prefix(4);
+    } else if (c == '\\' && rest.size() >= 2) {
+      out += escaped(rest[1]);
+      rest.remove_prefix(2);
+    } else if (c == '"') {
+      return close(rest);
+    } else {
+      out += c;
+      rest.remove_prefix(1);
+    }
+  }
+  return false;
+}
+
+bool take_single(std::string_view& rest, std::string& out) {
+  while (!rest.empty()) {
+    const char c = rest.front();
+    if (c == '\\' && rest.size() >= 2 && rest[1] == '\'') {
+      out += '\'';
+      rest.remove_prefix(2);
+    } else if (c == '\'') {
+      return close(rest);
+    } else {
+      out += c;
+      rest.remove_prefix(1);
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
-InlineWords::Next InlineWords::next(std::string& out) {
-  while (!rest_.empty() && is_space(rest_.front())) rest_.remove_prefix(1);
-  if (rest_.empty()) return Next::kEnd;
-  while (!rest_.empty() && !ends_word(rest_.front())) {
-    const char c = rest_.front();
-    rest_.remove_prefix(1);
+InlineWord take_word(std::string_view& line, std::string& out) {
+  while (!line.empty() && is_space(line.front())) line.remove_prefix(1);
+  if (line.empty()) return InlineWord::kEnd;
+  while (!line.empty() && !ends_word(line.front())) {
+    const char c = line.front();
+    line.remove_prefix(1);
     if (c == '"' || c == '\'') {
-      const bool balanced = c == '"' ? take_double(out) : take_single(out);
-      return balanced ? Next::kWord : Next::kUnbalanced;
+      const bool balanced = c == '"' ? take_double(line, out) : take_single(line, out);
+      return balanced ? InlineWord::kTaken : InlineWord::kUnbalanced;
     }
     out += c;
   }
-  return Next::kWord;
-}
-
-bool InlineWords::take_double(std::string& out) {
-  while (!rest_.empty()) {
-    const char c = rest_.front();
-    if (c == '\\' && rest_.size() >= 4 && rest_[1] == 'x' && base::hex_digit(rest_[2]) >= 0 &&
-        base::hex_digit(rest_[3]) >= 0) {
-      out += static_cast<char>(base::hex_digit(rest_[2]) * 16 + base::hex_digit(rest_[3]));
-      rest_.remove_prefix(4);
-    } else if (c == '\\' && rest_.size() >= 2) {
-      out += escaped(rest_[1]);
-      rest_.remove_prefix(2);
-    } else if (c == '"') {
-      return close();
-    } else {
-      out += c;
-      rest_.remove_prefix(1);
-    }
-  }
-  return false;
-}
-
-bool InlineWords::take_single(std::string& out) {
-  while (!rest_.empty()) {
-    const char c = rest_.front();
-    if (c == '\\' && rest_.size() >= 2 && rest_[1] == '\'') {
-      out += '\'';
-      rest_.remove_prefix(2);
-    } else if (c == '\'') {
-      return close();
-    } else {
-      out += c;
-      rest_.remove_prefix(1);
-    }
-  }
-  return false;
-}
-
-// The closing quote must be followed by a blank or by the end.
-bool InlineWords::close() {
-  rest_.remove_prefix(1);
-  return rest_.empty() || is_space(rest_.front());
+  return InlineWord::kTaken;
 }
 
 namespace {
@@ -265,12 +267,11 @@ RequestReader::Progress RequestReader::read_inline(std::string_view input) {
   if (line.ends_with('\r')) line.remove_suffix(1);
   inline_ = true;
   text_.clear();
-  InlineWords words(line);
   for (;;) {
     const std::size_t begin = text_.size();
-    const auto found = words.next(text_);
-    if (found == InlineWords::Next::kEnd) break;
-    if (found == InlineWords::Next::kUnbalanced) return bad("unbalanced quotes in request");
+    const InlineWord found = take_word(line, text_);
+    if (found == InlineWord::kEnd) break;
+    if (found == InlineWord::kUnbalanced) return bad("unbalanced quotes in request");
     if (places_.size() == most_arguments_) return bad("invalid multibulk length");
     places_.push_back(
         {static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(text_.size() - begin)});

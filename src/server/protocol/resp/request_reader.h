@@ -10,27 +10,11 @@
 
 namespace sluice::server::resp {
 
-// Splits an inline command into words at blanks, like redis-cli and Redis. In "..." the escapes are
-//  \r \t \b \a \xHH and others; in '...' only \'. A quote ends a word. A NUL byte ends the command.
-class InlineWords {
- public:
-  explicit InlineWords(std::string_view line) : rest_(line.substr(0, line.find('\0'))) {}
-
-  enum class Next { kWord, kEnd, kUnbalanced };
-  // Appends the next word to `out`.
-  Next next(std::string& out);
-
- private:
-  // Return whether the quotes are balanced.
-  bool take_double(std::string& out);
-  bool take_single(std::string& out);
-  bool close();
-
-  std::string_view rest_;
-};
-
-using sluice::small_number;
-using sluice::whole_number;
+enum class InlineWord { kTaken, kEnd, kUnbalanced };
+// Moves the next word of an inline command from `line` to the end of `out`. Words are split at
+// blanks, like redis-cli and Redis do. In "..." the escapes are \n \r \t \b \a \xHH and others; in
+// '...' only \'. A quote ends a word.
+InlineWord take_word(std::string_view& line, std::string& out);
 
 // Reads the requests of Redis clients: arrays of bulk strings, and inline commands.
 //
