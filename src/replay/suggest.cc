@@ -115,53 +115,14 @@ std::uint64_t length_of(Duration duration) noexcept {
 
 }  // namespace
 
-void LastHour::advance(std::uint64_t now) {
-  constexpr std::uint64_t kHour = 3600;
-  while (!seconds_.empty() && now / kSecond >= base_ + seconds_.front().end + kHour) {
-    places_[seconds_.front().place].units -= seconds_.front().units;
-    seconds_.pop_front();
-    ++forgotten_;
-  }
-}
-
-std::uint64_t LastHour::add(std::uint32_t place, std::uint64_t units, std::uint64_t now) {
-  advance(now);
-  const std::uint64_t end = (now + kSecond - 1) / kSecond;
-  if (seconds_.empty()) base_ = end;
-  if (place >= places_.size()) places_.resize(place + std::size_t{1});
-  Place& each = places_[place];
-  each.units += units;
-  if (each.latest >= forgotten_ && each.latest - forgotten_ < seconds_.size()) {
-    Second& second = seconds_[each.latest - forgotten_];
-    const bool is_same = second.place == place && base_ + second.end == end;
-    if (is_same && second.units + units <= kMostUnits) {
-      second.units += static_cast<std::uint32_t>(units);
-      return each.units;
-    }
-  }
-  each.latest = forgotten_ + seconds_.size();
-  seconds_.push_back(
-      {place, static_cast<std::uint32_t>(end - base_), static_cast<std::uint32_t>(units)});
-  return each.units;
-}
-
-Demand::Demand(const std::vector<Duration>& periods, const std::vector<BucketRate>& rates)
-    : rates_(rates), peaks_(2 * periods.size() + rates.size()) {
-  for (const Duration period : periods) {
-    periods_.push_back({length_of(period)});
-    curves_.emplace_back(Algorithm::kFixedWindow, period);
-    curves_.emplace_back(Algorithm::kSlidingWindowCounter, period);
-  }
-  for (const BucketRate& rate : rates) {
-    curves_.emplace_back(Algorithm::kTokenBucket, rate.per, rate.units);
-  }
-}
-
-Demand::Demand(const std::vector<BucketRate>& rates)
-    : rates_(rates), peaks_(1 + rates.size()), hour_(std::in_place) {
-  curves_.emplace_back(Algorithm::kSlidingWindowLog, std::chrono::hours{1});
-  for (const BucketRate& rate : rates) {
-    curves_.emplace_back(Algorithm::kTokenBucket, rate.per, rate.units);
+Demand::Demand(std::vector<DemandCurve> curves)
+    : curves_(std::move(curves)),
+      first_bucket_(static_cast<std::size_t>(
+          std::ranges::find(curves_, Algorithm::kTokenBucket, &DemandCurve::algorithm) -
+          curves_.begin())),
+      peaks_(curves_.size()) {
+  for (const DemandCurve& curve : curves_) {
+    if (curve.algorithm == Algorithm::kFixedWindow) periods_.push_back({length_of(curve.period)});
   }
 }
 
@@ -171,7 +132,7 @@ inline void Demand::note(std::size_t curve, std::uint64_t need, std::span<PeakCo
   curves_[curve].add_request(code);
 }
 
-Demand::Added Demand::add(std::uint64_t hash, std::uint64_t units, Instant at) {
+std::uint32_t Demand::add(std::uint64_t hash, std::uint64_t units, Instant at) {
   const auto now = static_cast<std::uint64_t>(at.time_since_epoch().count());
   units = std::min(units, kMostUnits);
   ++requests_;
@@ -183,19 +144,24 @@ Demand::Added Demand::add(std::uint64_t hash, std::uint64_t units, Instant at) {
   entry.requests += entry.requests < 0xFFFFFFFF ? 1 : 0;
   const auto peaks = peaks_.of(key);
   add_to_windows(entry.active, units, now, peaks);
-  if (hour_) {
+  if (has_hour()) {
     if (key == busiest_.size()) busiest_.push_back(0);
-    const std::uint64_t last_hour = hour_->add(entry.active, units, now);
+    const std::uint64_t last_hour = add_to_hour(entry.active, units, now);
     std::uint64_t& busiest = busiest_[key];
     busiest = std::max(busiest, last_hour);
     note(0, last_hour, peaks);
   }
-  const std::uint64_t need = add_to_buckets(entry.active, units, now, peaks);
-  return {key, entry.requests, need};
+  last_need_ = add_to_buckets(entry.active, units, now, peaks);
+  return key;
 }
 
 void Demand::advance(std::uint64_t now) {
-  if (hour_) hour_->advance(now);
+  constexpr std::uint64_t kHour = 3600;
+  while (!seconds_.empty() && now / kSecond >= base_ + seconds_.front().end + kHour) {
+    active_[seconds_.front().place].hour_units -= seconds_.front().units;
+    seconds_.pop_front();
+    ++forgotten_;
+  }
   for (Period& period : periods_) {
     if (now - period.start < period.length) continue;
     period.window = now / period.length;
@@ -210,14 +176,14 @@ std::uint32_t Demand::activate(std::uint32_t key, std::uint64_t now) {
     place = static_cast<std::uint32_t>(active_.size());
     active_.emplace_back();
     windows_.resize(windows_.size() + periods_.size());
-    levels_.resize(levels_.size() + rates_.size());
+    levels_.resize(levels_.size() + buckets());
   } else {
     place = free_.back();
     free_.pop_back();
     std::fill_n(windows_.begin() + static_cast<std::ptrdiff_t>(place * periods_.size()),
                 periods_.size(), Window{});
   }
-  active_[place] = {key, 0, 0, now};
+  active_[place] = {.key = key, .last = now};
   return place;
 }
 
@@ -238,12 +204,13 @@ bool Demand::is_active(std::uint32_t place, std::uint64_t now) const {
   for (std::size_t i = 0; i < periods_.size(); ++i) {
     if (windows_[place * periods_.size() + i].number + 1 >= periods_[i].window) return true;
   }
-  if (hour_ && hour_->has_units(place)) return true;
-  if (rates_.empty()) return false;
   const Active& active = active_[place];
-  const std::uint64_t level = active.filled > 0 ? levels_[place * rates_.size()]
-                                                : active.last_units * length_of(rates_[0].per);
-  return Wide{now - active.last} * rates_[0].units < level;
+  if (active.hour_units > 0) return true;
+  if (buckets() == 0) return false;
+  const DemandCurve& slowest = curves_[first_bucket_];
+  const std::uint64_t level = active.filled > 0 ? levels_[place * buckets()]
+                                                : active.last_units * length_of(slowest.period);
+  return Wide{now - active.last} * slowest.rate < level;
 }
 
 void Demand::add_to_windows(std::uint32_t place, std::uint64_t units, std::uint64_t now,
@@ -269,32 +236,54 @@ void Demand::add_to_windows(std::uint32_t place, std::uint64_t units, std::uint6
   }
 }
 
+// Returns the units of the key in the last hour.
+std::uint64_t Demand::add_to_hour(std::uint32_t place, std::uint64_t units, std::uint64_t now) {
+  const std::uint64_t end = (now + kSecond - 1) / kSecond;
+  if (seconds_.empty()) base_ = end;
+  Active& active = active_[place];
+  active.hour_units += units;
+  if (active.second >= forgotten_ && active.second - forgotten_ < seconds_.size()) {
+    Second& second = seconds_[active.second - forgotten_];
+    const bool is_same = second.place == place && base_ + second.end == end;
+    if (is_same && second.units + units <= kMostUnits) {
+      second.units += static_cast<std::uint32_t>(units);
+      return active.hour_units;
+    }
+  }
+  active.second = forgotten_ + seconds_.size();
+  seconds_.push_back(
+      {place, static_cast<std::uint32_t>(end - base_), static_cast<std::uint32_t>(units)});
+  return active.hour_units;
+}
+
 // Returns the burst that the request needs of the slowest bucket.
 std::uint64_t Demand::add_to_buckets(std::uint32_t place, std::uint64_t units, std::uint64_t now,
                                      std::span<PeakCode> peaks) {
   constexpr std::uint64_t kMost = std::uint64_t{1} << 62;
   Active& active = active_[place];
   const std::uint64_t elapsed = now - active.last;
-  std::uint64_t* const levels = levels_.data() + place * rates_.size();
+  const std::size_t count = buckets();
+  std::uint64_t* const levels = levels_.data() + place * count;
   std::uint64_t slowest = units;
   std::uint32_t i = 0;
-  for (; i < rates_.size(); ++i) {
-    const std::uint64_t per = length_of(rates_[i].per);
+  for (; i < count; ++i) {
+    const DemandCurve& bucket = curves_[first_bucket_ + i];
+    const std::uint64_t per = length_of(bucket.period);
     const std::uint64_t before = i < active.filled ? levels[i] : active.last_units * per;
     std::uint64_t drained = 0;
-    const bool is_much = __builtin_mul_overflow(elapsed, rates_[i].units, &drained);
+    const bool is_much = __builtin_mul_overflow(elapsed, bucket.rate, &drained);
     if (is_much || drained >= before) break;  // it is full again, and so are the faster ones
     levels[i] = std::min(before - drained + units * per, kMost);
     const std::uint64_t need = units_in(levels[i], per);
     if (i == 0) slowest = need;
-    note(first_bucket() + i, need, peaks);
+    note(first_bucket_ + i, need, peaks);
   }
   active.filled = i;
   active.last = now;
   active.last_units = units;
   // One unit is less than each burst, so nothing is to be noted.
   if (units > 1) {
-    for (; i < rates_.size(); ++i) note(first_bucket() + i, units, peaks);
+    for (; i < count; ++i) note(first_bucket_ + i, units, peaks);
   }
   return slowest;
 }
@@ -436,26 +425,35 @@ namespace {
 constexpr std::array<std::uint64_t, 13> kRates = {1,   3,   6,    12,   30,    60,   120,
                                                   300, 600, 1200, 3000, 12000, 60000};
 
-std::vector<BucketRate> rates_for(const LogBatch& batch) {
+// Returns the curves of a route: the busiest hour, and buckets for these requests.
+std::vector<DemandCurve> curves_for(const LogBatch& batch) {
   double units = 0;
   for (const LogLine& line : batch.lines) units += static_cast<double>(line.units);
   units /= static_cast<double>(std::max<std::size_t>(1, batch.lines.size()));
   std::uint64_t scale = 1;
   while (static_cast<double>(scale) * 10 <= units && scale < 10'000) scale *= 10;
-  std::vector<BucketRate> rates;
-  for (const std::uint64_t rate : kRates) rates.push_back({rate * scale, std::chrono::minutes{1}});
-  return rates;
+  std::vector<DemandCurve> curves;
+  curves.emplace_back(Algorithm::kSlidingWindowLog, std::chrono::hours{1});
+  for (const std::uint64_t rate : kRates) {
+    curves.emplace_back(Algorithm::kTokenBucket, std::chrono::minutes{1}, rate * scale);
+  }
+  return curves;
 }
 
-// What token buckets refill for the table of all algorithms: a rate for each period, the slowest
-// first.
-std::vector<BucketRate> rates_of(const SuggestOptions& options) {
-  std::vector<BucketRate> rates;
-  if (options.rate == 0) return rates;
-  for (const Duration period : options.periods) rates.push_back({options.rate, period});
-  std::sort(rates.begin(), rates.end(),
-            [](const BucketRate& a, const BucketRate& b) { return a.per > b.per; });
-  return rates;
+// Returns the curves of the table of all algorithms.
+std::vector<DemandCurve> curves_of(const SuggestOptions& options) {
+  std::vector<DemandCurve> curves;
+  for (const Duration period : options.periods) {
+    curves.emplace_back(Algorithm::kFixedWindow, period);
+    curves.emplace_back(Algorithm::kSlidingWindowCounter, period);
+  }
+  if (options.rate == 0) return curves;
+  std::vector<Duration> slowest_first = options.periods;
+  std::ranges::sort(slowest_first, std::greater());
+  for (const Duration period : slowest_first) {
+    curves.emplace_back(Algorithm::kTokenBucket, period, options.rate);
+  }
+  return curves;
 }
 
 // A request that has been measured.
@@ -537,7 +535,7 @@ class Measurement {
         set_(rules::Access::impl(rules)),
         rule_(set_.compiled[0]),
         is_met_(set_.compiled.size()),
-        all_(options.periods, rates_of(options)),
+        all_(curves_of(options)),
         counting_(counting),
         choice_(choice),
         finder_(choice),
@@ -550,8 +548,7 @@ class Measurement {
   // After finish():
   // Returns the limits of advice and of suggestions, watching the keys that they deny.
   std::vector<Denials> limits_of(const std::vector<Advice>& advice);
-  std::vector<Denials> limits_of(const std::vector<Suggestion>& suggestions,
-                                 const RuleSet& rules) const;
+  std::vector<Denials> limits_of(const std::vector<Suggestion>& suggestions) const;
   // Counts the denials by the requests that were kept. Returns false if these are not all.
   bool count(std::vector<Denials>& limits) const;
 
@@ -560,7 +557,7 @@ class Measurement {
   static constexpr std::uint32_t kEach = 64;
   static constexpr std::uint32_t kSample = 16;
 
-  void add_to_route(const LogLine& line, RouteKind kind, std::uint32_t client, std::uint64_t hash,
+  void add_to_route(const LogLine& line, RouteKind kind, std::uint32_t client,
                     std::string_view label);
   bool find_key();
   void keep(const LogLine& line, std::uint32_t client, unsigned routes);
@@ -591,7 +588,7 @@ class Measurement {
   boost::unordered_flat_map<std::uint64_t, std::uint64_t> networks_;
   std::uint64_t network_keys_ = 0;
   std::array<std::optional<RouteDemand>, kRoutes> routes_;
-  std::vector<BucketRate> rates_;  // of the routes
+  std::vector<DemandCurve> of_routes_;  // empty, for a new route
   std::vector<KeyPart> key_from_ = parts_of_key(options_.key);
   LogAttributes attributes_;
   rules::AttributeValues values_;
@@ -608,7 +605,7 @@ class Measurement {
 };
 
 void Measurement::add(const LogBatch& batch, const LogLine& line, Instant at) {
-  if (rates_.empty()) rates_ = rates_for(batch);
+  if (of_routes_.empty()) of_routes_ = curves_for(batch);
   clock_ = at;
   attributes_.show(line, batch.fields(line));
   values_.begin(set_.attributes, attributes_);
@@ -621,11 +618,12 @@ void Measurement::add(const LogBatch& batch, const LogLine& line, Instant at) {
   }
   if (!find_key()) return static_cast<void>(++keyless_);
   if (!first_) first_ = clock_;
-  const Demand::Added added = all_.add(hash_, line.units, clock_);
+  const std::uint32_t client = all_.add(hash_, line.units, clock_);
+  const std::uint32_t requests = all_.requests_of(client);
   RouteKind kind = finder_.find(line);
   const bool is_of_login = kind == RouteKind::kLogin || finder_.is_known_login(line.path);
   if (options_.match.empty()) {
-    guesses_.add(added.key, added.requests, line, kind);
+    guesses_.add(client, requests, line, kind);
   } else {
     kind = RouteKind::kPages;  // the only route
     logins_ += is_of_login ? 1 : 0;
@@ -634,21 +632,21 @@ void Measurement::add(const LogBatch& batch, const LogLine& line, Instant at) {
     }
   }
   const std::string_view readable = std::string_view(text_).substr(label_at_);
-  if (added.requests == 1 && options_.key == "{ip}" && readable.find(':') != readable.npos) {
+  if (requests == 1 && options_.key == "{ip}" && readable.find(':') != readable.npos) {
     const auto address = rules::parse_address(readable);
     if (address && !rules::is_v4(*address)) {
       network_keys_ =
           std::max(network_keys_, ++networks_[static_cast<std::uint64_t>(*address >> 64)]);
     }
   }
-  add_to_route(line, kind, added.key, hash_, readable);
+  add_to_route(line, kind, client, readable);
   const bool is_api_too = kind == RouteKind::kLogin && finder_.is_in_api();
-  if (is_api_too) add_to_route(line, RouteKind::kApi, added.key, hash_, readable);
-  keep(line, added.key, bit_of(kind) | (is_api_too ? bit_of(RouteKind::kApi) : 0));
+  if (is_api_too) add_to_route(line, RouteKind::kApi, client, readable);
+  keep(line, client, bit_of(kind) | (is_api_too ? bit_of(RouteKind::kApi) : 0));
   if (kind != RouteKind::kLogin && kind != RouteKind::kWrites && is_of_login &&
       options_.match.empty()) {
-    if (added.key >= login_reads_.size()) login_reads_.resize(added.key + std::size_t{1});
-    ++login_reads_[added.key];
+    if (client >= login_reads_.size()) login_reads_.resize(client + std::size_t{1});
+    ++login_reads_[client];
   }
 }
 
@@ -696,20 +694,21 @@ void Measurement::keep(const LogLine& line, std::uint32_t client, unsigned route
 }
 
 void Measurement::add_to_route(const LogLine& line, RouteKind kind, std::uint32_t client,
-                               std::uint64_t hash, std::string_view label) {
+                               std::string_view label) {
   std::optional<RouteDemand>& route = routes_[static_cast<std::size_t>(kind)];
   if (!route) {
-    route.emplace(RouteDemand{{}, kind, {}, Demand(rates_), TraitsByKey(), {}, 0, false});
+    route.emplace(RouteDemand{{}, kind, {}, Demand(of_routes_), TraitsByKey(), {}, 0, false});
   }
-  const Demand::Added added = route->demand.add(hash, line.units, clock_);
+  const std::uint32_t key = route->demand.add(hash_, line.units, clock_);
   if (kind == RouteKind::kLogin || kind == RouteKind::kWrites || !options_.match.empty()) {
     if (RouteFinder::is_write(line) && !GuessFinder::is_missing(line.status)) ++route->writes;
-    if (added.key == route->behaviour.size()) route->behaviour.push_back({client});
-    route->behaviour[added.key].failed += line.status.starts_with('4') ? 1U : 0U;
+    if (key == route->behaviour.size()) route->behaviour.push_back({client});
+    route->behaviour[key].failed += line.status.starts_with('4') ? 1U : 0U;
   }
-  if (added.requests > kEach && added.requests % kSample != 0) return;
-  const std::uint64_t weight = added.need + added.requests / kSample;
-  if (Traits* const traits = route->traits.add(added.key, weight, line)) {
+  const std::uint32_t requests = route->demand.requests_of(key);
+  if (requests > kEach && requests % kSample != 0) return;
+  const std::uint64_t weight = route->demand.last_need() + requests / kSample;
+  if (Traits* const traits = route->traits.add(key, weight, line)) {
     if (traits->label.empty()) traits->label = label.substr(0, FrequentValues::kLongest);
   }
 }
@@ -838,10 +837,13 @@ void Measurement::choose_routes(const SuggestReport& report) {
   if (!guessed.empty()) choice_ = {std::move(guessed), {}};
 }
 
-// Returns the token bucket of the advice.
-Expected<Limit> limit_of(const Advice& advice) {
-  return Limit::make(
-      {.limit = advice.curve->rate, .per = advice.curve->period, .burst = advice.burst});
+// Returns a limit of this curve; of a token bucket this is the burst.
+Expected<Limit> limit_of(const DemandCurve& curve, std::uint64_t limit) {
+  LimitSpec spec{.algorithm = curve.algorithm, .limit = limit, .per = curve.period};
+  if (curve.algorithm == Algorithm::kTokenBucket) spec.limit = curve.rate, spec.burst = limit;
+  if (curve.algorithm == Algorithm::kFixedWindow) spec.align = Align::kClock;
+  if (curve.algorithm == Algorithm::kSlidingWindowCounter) spec.slices = 1;
+  return Limit::make(spec);
 }
 
 bool can_be_read_again(const SuggestOptions& options) {
@@ -855,7 +857,7 @@ std::vector<Denials> Measurement::limits_of(const std::vector<Advice>& advice) {
   std::vector<Denials> limits;
   for (const Advice& each : advice) {
     const RouteKind kind = options_.match.empty() ? each.route->kind : RouteKind::kPages;
-    Denials& limit = limits.emplace_back(*limit_of(each), bit_of(kind));
+    Denials& limit = limits.emplace_back(*limit_of(*each.curve, each.burst), bit_of(kind));
     const Demand& demand = each.route->demand;
     for (std::uint32_t key = 0; key < demand.keys(); ++key) {
       if (demand.peak_of(key, each.bucket()) <= each.burst) continue;
@@ -865,11 +867,12 @@ std::vector<Denials> Measurement::limits_of(const std::vector<Advice>& advice) {
   return limits;
 }
 
-std::vector<Denials> Measurement::limits_of(const std::vector<Suggestion>& suggestions,
-                                            const RuleSet& rules) const {
+std::vector<Denials> Measurement::limits_of(const std::vector<Suggestion>& suggestions) const {
   std::vector<Denials> limits;
   for (std::size_t i = 0; i < suggestions.size(); ++i) {
-    Denials& limit = limits.emplace_back(rules.rules()[i].limits[0].limit, kAnyRoute | kTooLarge);
+    const auto made = limit_of(*suggestions[i].curve, suggestions[i].limit);
+    if (!made) return {};
+    Denials& limit = limits.emplace_back(*made, kAnyRoute | kTooLarge);
     for (std::uint32_t key = 0; key < all_.keys(); ++key) {
       if (all_.peak_of(key, curves_[i]) > suggestions[i].limit) limit.watch(key);
     }
@@ -908,8 +911,7 @@ std::vector<Denials> suggested_limits(const Measurement& measurement, const Sugg
   const std::vector<Suggestion> all = suggestions(report, report.options.harm);
   if (all.empty() || report.requests == 0) return {};
   if (report.keys > ReplayOptions{}.max_keys / all.size()) return {};
-  const auto rules = RuleSet::parse(suggested_rules(report.options, all), "the suggestions");
-  return rules ? measurement.limits_of(all, *rules) : std::vector<Denials>{};
+  return measurement.limits_of(all);
 }
 
 // Counts what the limits of the advice and the suggestions for the share of the options deny.
@@ -917,8 +919,9 @@ std::vector<Denials> suggested_limits(const Measurement& measurement, const Sugg
 void count_denials(Measurement& measurement, SuggestReport& report,
                    const std::function<void(std::vector<Denials>&)>& count_again) {
   std::vector<Advice> advice = advise(report, report.options.harm);
-  std::erase_if(advice,
-                [](const Advice& each) { return each.keys_denied == 0 || !limit_of(each); });
+  std::erase_if(advice, [](const Advice& each) {
+    return each.keys_denied == 0 || !limit_of(*each.curve, each.burst);
+  });
   std::vector<Denials> limits = measurement.limits_of(advice);
   if (report.options.counts_suggestions) {
     std::vector<Denials> more = suggested_limits(measurement, report);

@@ -108,70 +108,30 @@ class DemandCurve {
   Counts requests_;
 };
 
-// The rate of a token bucket.
-struct BucketRate {
-  std::uint64_t units;
-  Duration per;
-};
-
-// Measures the units of keys in the last hour, at times that never go back. Exact if times are
-// whole seconds; else with the units of less than one second before it.
-//
-// Not thread-safe. Cost: for each place 16 bytes, and 12 for each second of the last hour in which
-// it has requests.
-class LastHour {
- public:
-  // Forgets what is an hour old.
-  void advance(std::uint64_t now);
-  // Adds units at this place, and returns those of its last hour.
-  std::uint64_t add(std::uint32_t place, std::uint64_t units, std::uint64_t now);
-  bool has_units(std::uint32_t place) const noexcept {
-    return place < places_.size() && places_[place].units > 0;
-  }
-
- private:
-  struct Place {
-    std::uint64_t units = 0;
-    std::uint64_t latest = 0;  // the number of its latest second, since the first of all
-  };
-  // The units of a place in a second, with its end.
-  struct Second {
-    std::uint32_t place = 0;
-    std::uint32_t end = 0;  // seconds after base_
-    std::uint32_t units = 0;
-  };
-  std::vector<Place> places_;
-  std::deque<Second> seconds_;   // those of the last hour
-  std::uint64_t forgotten_ = 0;  // the number of those before them
-  std::uint64_t base_ = 0;       // a time in seconds
-};
-
 // Measures the demand of keys, at times that never go back. A measure is the smallest limit (of a
 // bucket: burst) that would admit a request if it had admitted everything before: of windows that
 // are aligned to the clock and of a sliding window counter of one slice for each period, and of a
 // token bucket for each rate. In exact integers, as the algorithms count.
 //
-// Not thread-safe. Cost: for each key its Peaks and 8 bytes. A key that was active in the current
-// or in the previous window, or has a bucket that is not full, takes 24 bytes, 16 for each period
-// and 8 for each rate.
+// Instead of windows it can measure the units of a key in the last hour: exact if times are whole
+// seconds; else with the units of less than one second before it.
+//
+// Not thread-safe. Cost: for each key its Peaks and 8 bytes, and 8 more for its busiest hour. A key
+// that was active in the current or in the previous window or in the last hour, or has a bucket
+// that is not full, takes 40 bytes, 16 for each period, 8 for each rate, and 12 for each second of
+// the last hour in which it has requests.
 class Demand {
  public:
   static constexpr std::uint32_t kMostRate = 1000;
 
-  // The rates begin with the slowest.
-  Demand(const std::vector<Duration>& periods, const std::vector<BucketRate>& rates);
-  // Measures the busiest hour of keys instead of windows: see LastHour. Costs 8 bytes more for each
-  // key, and what LastHour does.
-  explicit Demand(const std::vector<BucketRate>& rates);
+  // The curves to measure: a fixed window and a sliding window counter for each period, or a
+  // sliding window log for the busiest hour; then token buckets, the slowest first.
+  explicit Demand(std::vector<DemandCurve> curves);
 
-  // What is known of a key after a request.
-  struct Added {
-    std::uint32_t key = 0;       // its number
-    std::uint32_t requests = 0;  // so far
-    std::uint64_t need = 0;      // of the request, of the slowest bucket
-  };
-  // Adds a request of the key with this hash.
-  Added add(std::uint64_t hash, std::uint64_t units, Instant at);
+  // Adds a request of the key with this hash, and returns the number of the key.
+  std::uint32_t add(std::uint64_t hash, std::uint64_t units, Instant at);
+  // The burst that the last request needs of the slowest bucket.
+  std::uint64_t last_need() const noexcept { return last_need_; }
   // Adds the keys to the curves, after the last request.
   void finish();
 
@@ -195,9 +155,8 @@ class Demand {
   }
   // The most units of the key in an hour, if busiest hours are measured.
   std::uint64_t busiest_hour_of(std::uint32_t key) const { return busiest_[key]; }
-  // Two for each period, or one for the busiest hour, then one for each rate.
   const std::vector<DemandCurve>& curves() const noexcept { return curves_; }
-  std::size_t first_bucket() const noexcept { return curves_.size() - rates_.size(); }
+  std::size_t first_bucket() const noexcept { return first_bucket_; }
 
  private:
   static constexpr std::uint32_t kInactive = 0xFFFFFFFF;
@@ -210,6 +169,8 @@ class Demand {
     std::uint32_t filled = 0;       // the number of buckets, from the slowest, that have a level
     std::uint64_t last_units = 0;   // the level of the others at the last request
     std::uint64_t last = 0;         // when that was
+    std::uint64_t hour_units = 0;   // of the last hour
+    std::uint64_t second = 0;       // the number of its latest second, since the first of all
   };
   struct Window {
     std::uint64_t number = 0;  // since 1970
@@ -221,31 +182,43 @@ class Demand {
     std::uint64_t window = 0;  // the number of the current window
     std::uint64_t start = 0;   // of it
   };
+  // The units of a key in a second, with its end.
+  struct Second {
+    std::uint32_t place = 0;  // in active_
+    std::uint32_t end = 0;    // seconds after base_
+    std::uint32_t units = 0;
+  };
 
+  bool has_hour() const noexcept { return periods_.empty() && first_bucket_ == 1; }
+  std::size_t buckets() const noexcept { return curves_.size() - first_bucket_; }
   void advance(std::uint64_t now);
   std::uint32_t activate(std::uint32_t key, std::uint64_t now);
   void drop_inactive(std::uint64_t now);
   bool is_active(std::uint32_t place, std::uint64_t now) const;
   void add_to_windows(std::uint32_t place, std::uint64_t units, std::uint64_t now,
                       std::span<PeakCode> peaks);
+  std::uint64_t add_to_hour(std::uint32_t place, std::uint64_t units, std::uint64_t now);
   std::uint64_t add_to_buckets(std::uint32_t place, std::uint64_t units, std::uint64_t now,
                                std::span<PeakCode> peaks);
   void note(std::size_t curve, std::uint64_t need, std::span<PeakCode> peaks);
 
-  std::vector<Period> periods_;
-  std::vector<BucketRate> rates_;
   std::vector<DemandCurve> curves_;
+  std::size_t first_bucket_;
+  std::vector<Period> periods_;
   Peaks peaks_;
   std::deque<Key> keys_;
   std::uint64_t requests_ = 0;
+  std::uint64_t last_need_ = 0;
   std::vector<Active> active_;
   std::vector<Window> windows_;        // of active_, for each period
-  std::vector<std::uint64_t> levels_;  // of active_, for each rate, in units of 1/per
+  std::vector<std::uint64_t> levels_;  // of active_, for each bucket, in units of 1/per
   std::vector<std::uint32_t> free_;    // places in active_
   std::size_t counted_ = 0;            // the curve of set_denied(), or 0
   std::uint64_t burst_ = 0, denied_ = 0;
   std::size_t most_active_ = 1024;     // before the inactive ones are dropped
-  std::optional<LastHour> hour_;       // of active_
+  std::deque<Second> seconds_;         // those of the last hour
+  std::uint64_t forgotten_ = 0;        // the number of those before them
+  std::uint64_t base_ = 0;             // a time in seconds
   std::deque<std::uint64_t> busiest_;  // of keys_: the most units in an hour
 };
 
