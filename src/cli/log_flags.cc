@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iostream>
 #include <set>
 #include <string>
@@ -23,11 +24,10 @@ namespace sluice::cli {
 namespace {
 
 // Returns the time until the end of the logs at the rate so far, if they are files.
-std::string time_left(const replay::Progress& progress, std::chrono::nanoseconds elapsed) {
-  const std::uint64_t size = progress.size.value_or(0);
-  if (progress.read == 0 || progress.read >= size) return "";
-  const double share =
-      static_cast<double>(size - progress.read) / static_cast<double>(progress.read);
+std::string time_left(const replay::LogTotals& so_far, std::chrono::nanoseconds elapsed) {
+  const std::uint64_t size = so_far.size.value_or(0);
+  if (so_far.read == 0 || so_far.read >= size) return "";
+  const double share = static_cast<double>(size - so_far.read) / static_cast<double>(so_far.read);
   const auto seconds = std::chrono::duration<double>(elapsed).count() * share;
   if (seconds < 1) return "";
   return ", " +
@@ -37,20 +37,20 @@ std::string time_left(const replay::Progress& progress, std::chrono::nanoseconds
 
 }  // namespace
 
-void ProgressLine::show(const replay::Progress& progress) {
+void ProgressLine::show(const replay::LogTotals& so_far, std::string_view log) {
   const auto now = SteadyClock::now();
   if (now < next_) return;
   next_ = now + std::chrono::milliseconds{100};
   const double seconds = std::chrono::duration<double>(now - started_).count();
-  const auto rate = static_cast<std::uint64_t>(static_cast<double>(progress.inflated) / seconds);
-  std::string text = replay::printable(progress.log, 30) + ": ";
-  if (progress.size.value_or(0) > 0) {
-    const std::uint64_t read = std::min(progress.read, *progress.size);
-    text += std::to_string(read * 100 / *progress.size) + " %, ";
+  const auto rate = static_cast<std::uint64_t>(static_cast<double>(so_far.bytes) / seconds);
+  std::string text = replay::printable(log, 30) + ": ";
+  if (so_far.size.value_or(0) > 0) {
+    const std::uint64_t read = std::min(so_far.read, *so_far.size);
+    text += std::to_string(read * 100 / *so_far.size) + " %, ";
   }
-  text += replay::grouped(progress.lines) + " lines, " + replay::bytes_text(progress.inflated);
+  text += replay::grouped(so_far.lines) + " lines, " + replay::bytes_text(so_far.bytes);
   text += ", " + replay::bytes_text(rate) + "/s";
-  text += time_left(progress, now - started_);
+  text += time_left(so_far, now - started_);
   std::cerr << "\r\x1b[K" << text << std::flush;
   drawn_ = true;
 }
@@ -98,7 +98,7 @@ void LogFlags::set(replay::LogInput& input, ProgressLine& progress) const {
   }
   if (logs.size() > 1) input.starts = replay::starts_of(input);
   if (!quiet && ::isatty(STDERR_FILENO) == 1) {
-    input.on_progress = [&progress](const replay::Progress& state) { progress.show(state); };
+    input.on_progress = std::bind_front(&ProgressLine::show, &progress);
   }
 }
 

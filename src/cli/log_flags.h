@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/command.h"
@@ -24,7 +25,7 @@ class ProgressLine {
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
-  void show(const replay::Progress& progress);
+  void show(const replay::LogTotals& so_far, std::string_view log);
   // Clears the line before other text on stderr.
   void clear();
 

@@ -217,7 +217,6 @@ class LogParser::JsonHandler {
     levels_.clear();
     parts_.clear();
   }
-  LineFault finish() { return record_.finish(true); }
 
   bool on_document_begin(JsonError&) { return true; }
   bool on_document_end(JsonError&) { return true; }
@@ -313,7 +312,7 @@ LineFault LogParser::read_json(std::string_view line, LogLine& out, LogExtras& e
   JsonError error;
   const std::size_t read = json_->write_some(false, line.data(), line.size(), error);
   if (error || read != line.size()) return LineFault::kMalformedJson;
-  return json_->handler().finish();
+  return record_.finish(true);
 }
 
 namespace {
@@ -963,7 +962,7 @@ void read_logs(const LogInput& input, LogTotals& totals,
   totals.has_user = FieldMap(input.fields).find(kUserField) != nullptr;
   LogReader reader(input);
   std::vector<TakenLog> logs(input.logs.size());
-  Progress progress{0, size_of(input), {}, 0, 0};
+  totals.size = size_of(input);
   for (LogQueue queue = queue_of(input); !queue.empty();) {
     auto [at, index] = queue.top();
     queue.pop();
@@ -982,10 +981,8 @@ void read_logs(const LogInput& input, LogTotals& totals,
     count(log, totals);
     for (const std::string& what : batch.complaints) complain(input, input.logs[index], what);
     if (batch.last) judge(input, log, totals);
-    const std::uint64_t fresh = batch.bytes_read - std::exchange(log.bytes_read, batch.bytes_read);
-    progress = {progress.read + fresh, progress.size, input.logs[index], totals.lines,
-                totals.bytes};
-    if (input.on_progress) input.on_progress(progress);
+    totals.read += batch.bytes_read - std::exchange(log.bytes_read, batch.bytes_read);
+    if (input.on_progress) input.on_progress(totals, input.logs[index]);
     log.line = 0;
     reader.release(std::exchange(log.batch, nullptr));
   }

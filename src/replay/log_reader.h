@@ -140,15 +140,6 @@ class Inflater {
   bool is_corrupt_ = false;
 };
 
-// How far the logs were read.
-struct Progress {
-  std::uint64_t read = 0;             // bytes of the files, before inflating
-  std::optional<std::uint64_t> size;  // of the files; absent if one is a pipe
-  std::string_view log;               // the one that is being read
-  std::uint64_t lines = 0;
-  std::uint64_t inflated = 0;  // bytes of text
-};
-
 // The bytes of a log, in order. A gzip file, recognized by its first bytes, is inflated: all of its
 // members, as in the output of `cat a.gz b.gz`. Zeros after the last member are padding. Other
 // bytes are an error, because they may be a member with a damaged header. Not thread-safe.
@@ -189,6 +180,8 @@ class LogSource {
   bool has_padding_ = false;
 };
 
+struct LogTotals;
+
 // Which logs to read, and how.
 struct LogInput {
   std::vector<std::string> logs = {};  // paths; "-" is standard input
@@ -208,8 +201,8 @@ struct LogInput {
   std::vector<FieldMapping> fields = {};
   // Called for each problem of a log with one line of text: "LOG:LINE: what". May be empty.
   std::function<void(std::string_view)> complain = {};
-  // Called after every batch. May be empty.
-  std::function<void(const Progress&)> on_progress = {};
+  // Called after every batch, with the log that is being read. May be empty.
+  std::function<void(const LogTotals& so_far, std::string_view log)> on_progress = {};
 };
 
 // Consecutive lines of one log.
@@ -318,7 +311,9 @@ struct LogTotals {
   std::uint64_t wrong_costs = 0;    // the latter
   std::uint64_t without_rules = 0;  // recorded requests that no rules decide
   std::uint64_t bytes = 0;          // of text
-  std::uint64_t late = 0;           // lines that are earlier than one before them in their log
+  std::uint64_t read = 0;           // bytes of the files, before inflating
+  std::optional<std::uint64_t> size;  // of the files; absent if one is a pipe
+  std::uint64_t late = 0;             // lines that are earlier than one before them in their log
 
   std::uint64_t parsed() const noexcept { return lines - skipped - without_rules; }
   // Says what is wrong with the skipped lines.

@@ -91,8 +91,9 @@ TimeSeries TimeSeries::in_columns(std::size_t columns) const {
 void KeyTally::count(const LimitAnswer& answer, const LogLine& line, Instant at) {
   Entry* entry = entry_of(answer.counter);
   if (entry == nullptr) return;
-  ++entry->requests;
   if (!answer.decision.allowed()) count_denial(*entry, answer, line, at);
+  const bool is_denied = entry->denied_index != kNeverDenied;
+  ++(is_denied ? denied_[entry->denied_index].requests : entry->requests);
 }
 
 KeyTally::Entry* KeyTally::entry_of(std::string_view counter) {
@@ -116,9 +117,9 @@ void KeyTally::count_denial(Entry& entry, const LimitAnswer& answer, const LogLi
                             Instant at) {
   if (entry.denied_index == kNeverDenied) {
     entry.denied_index = static_cast<std::uint32_t>(denied_.size());
-    denied_.push_back({std::string(answer.label.substr(0, kLongestLabel)), 0, 0, at, at});
-    const XXH128_hash_t hash = XXH3_128bits(answer.counter.data(), answer.counter.size());
-    denied_hashes_.push_back({hash.low64, hash.high64});
+    denied_.push_back({.label = std::string(answer.label.substr(0, kLongestLabel)),
+                       .requests = entry.requests,
+                       .first = at});
   }
   DeniedKey& key = denied_[entry.denied_index];
   ++key.denied;
@@ -137,7 +138,6 @@ std::vector<DeniedKey> KeyTally::most_denied(std::size_t count) const {
   std::vector<DeniedKey> most;
   for (auto index = order.begin(); index != end; ++index) {
     most.push_back(denied_[*index]);
-    most.back().requests = keys_.at(denied_hashes_[*index]).requests;
     most.back().traits = traits_.find(*index);
   }
   return most;

@@ -105,7 +105,7 @@ class KeyTally {
     std::size_t operator()(const Hash& hash) const noexcept { return hash[0]; }
   };
   struct Entry {
-    std::uint64_t requests = 0;
+    std::uint64_t requests = 0;  // before the first denial
     std::uint32_t denied_index = kNeverDenied;
   };
   static constexpr std::uint32_t kNeverDenied = 0xFFFFFFFFu;
@@ -116,8 +116,7 @@ class KeyTally {
   std::size_t most_keys_;
   bool overflowed_ = false;
   boost::unordered_flat_map<Hash, Entry, LowBits> keys_;
-  std::vector<DeniedKey> denied_;  // `requests` is filled in by most_denied()
-  std::vector<Hash> denied_hashes_;
+  std::vector<DeniedKey> denied_;
   TraitsByKey traits_;        // by the index in denied_
   std::string last_counter_;  // consecutive requests often share a counter
   Entry* last_entry_ = nullptr;

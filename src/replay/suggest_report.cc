@@ -113,104 +113,92 @@ std::string exactness_text(const SuggestReport& report) {
          "unit,\nelse upper bounds.";
 }
 
-// A chart of the share of keys that are denied (logarithmic) by the limit (logarithmic). Shares
-// below that of one key are zero, on a line of its own.
-class CurveChart {
- public:
-  // A line of the chart.
-  struct Line {
-    const DemandCurve* curve;
-    std::string style;  // a class of kCurveStyle
-  };
-
-  CurveChart(std::vector<Line> lines, std::uint64_t keys, double harm, std::string title,
-             std::string axis)
-      : lines_(std::move(lines)),
-        keys_(std::max<std::uint64_t>(keys, 1)),
-        harm_(harm),
-        title_(std::move(title)),
-        axis_(std::move(axis)) {
-    std::uint64_t largest = 1;
-    for (const Line& each : lines_) largest = std::max(largest, each.curve->largest());
-    decades_x_ = std::max(1.0, std::ceil(std::log10(static_cast<double>(largest) + 1)));
-    decades_y_ = std::max(1.0, std::ceil(std::log10(static_cast<double>(keys_))));
-  }
-
-  // `chosen`: a limit to mark, or 0.
-  std::string write(std::uint64_t chosen = 0) {
-    out_ = "<div class=\"plot\">\n";
-    for (int i = 0; i <= static_cast<int>(decades_y_); ++i) {
-      label_y(std::pow(10, -i), share_text(std::pow(10, -i)));
-    }
-    label_y(0, "0");
-    out_ += "<svg viewBox=\"0 0 1000 100\" preserveAspectRatio=\"none\" role=\"img\">\n<title>" +
-            html_text(title_) + "</title>\n";
-    for (int i = 1; i <= static_cast<int>(decades_y_); ++i) grid(y(std::pow(10, -i)), "grid");
-    if (harm_ > 0) grid(y(harm_), "harm");
-    if (chosen > 0) {
-      out_ += "<path class=\"chosen\" d=\"M" + decimal(x(chosen), 1) + " 0V100\"/>\n";
-    }
-    for (const Line& each : lines_) line(each);
-    out_ += "</svg>\n</div>\n<div class=\"axis\" aria-hidden=\"true\">";
-    const int step = decades_x_ > 5 ? 2 : 1;
-    for (int i = 0; i <= static_cast<int>(decades_x_); ++i) {
-      const char* const place = i == 0                              ? " class=\"edge\""
-                                : i == static_cast<int>(decades_x_) ? " class=\"end\""
-                                : i % step != 0                     ? " class=\"spare\""
-                                                                    : "";
-      out_ += "<span" + std::string(place) + " style=\"left:" + decimal(100.0 * i / decades_x_, 1) +
-              "%\">" + power_text(i) + "</span>";
-    }
-    return out_ + "</div>\n<p class=\"soft small x-title\">" + html_text(axis_) + "</p>\n";
-  }
-
- private:
-  static std::string power_text(int power) {
-    const auto number = static_cast<std::uint64_t>(std::pow(10, power % 3));
-    constexpr std::array<const char*, 4> kUnits = {"", "k", "M", "G"};
-    return power < 4 ? grouped(static_cast<std::uint64_t>(std::pow(10, power)))
-                     : std::to_string(number) + kUnits[static_cast<std::size_t>(power / 3)];
-  }
-  void label_y(double share, const std::string& text) {
-    out_ += "<span class=\"y\" aria-hidden=\"true\" style=\"top:" + decimal(y(share), 1) + "%\">" +
-            text + "</span>\n";
-  }
-  double x(std::uint64_t limit) const {
-    return std::min(1000.0, 1000 * std::log10(static_cast<double>(limit)) / decades_x_);
-  }
-  double y(double share) const {
-    if (share <= 0) return 100;
-    return std::clamp(-std::log10(share) / (decades_y_ + 1), 0.0, 1.0) * 100;
-  }
-  void grid(double at, const char* name) {
-    out_ += "<path class=\"" + std::string(name) + "\" d=\"M0 " + decimal(at, 1) + "H1000\"/>\n";
-  }
-  // One step for each of the limits, which are evenly spread on the axis.
-  void line(const Line& each) {
-    constexpr int kSteps = 120;
-    std::string path;
-    std::uint64_t last = 0;
-    for (int i = 0; i <= kSteps; ++i) {
-      const auto limit = static_cast<std::uint64_t>(std::pow(10, decades_x_ * i / kSteps));
-      if (limit == last) continue;
-      const double share =
-          static_cast<double>(each.curve->keys_over(limit)) / static_cast<double>(keys_);
-      const std::string height = decimal(y(share), 2);
-      path += (last == 0 ? "M0 " + height : "H" + decimal(x(limit), 1) + "V" + height);
-      last = limit;
-    }
-    out_ += "<path class=\"curve " + each.style + "\" d=\"" + path + "\"/>\n";
-  }
-
-  const std::vector<Line> lines_;
-  const std::uint64_t keys_;
-  const double harm_;
-  const std::string title_;  // plain text
-  const std::string axis_;   // the title of the axis of limits
-  double decades_x_ = 1;
-  double decades_y_ = 1;
-  std::string out_;
+// A curve of a chart, in a class of kCurveStyle.
+struct ChartLine {
+  const DemandCurve* curve;
+  std::string style;
 };
+
+// Returns the label of a power of ten.
+std::string power_text(int power) {
+  const auto number = static_cast<std::uint64_t>(std::pow(10, power % 3));
+  constexpr std::array<const char*, 4> kUnits = {"", "k", "M", "G"};
+  return power < 4 ? grouped(static_cast<std::uint64_t>(std::pow(10, power)))
+                   : std::to_string(number) + kUnits[static_cast<std::size_t>(power / 3)];
+}
+
+// Returns the places on the axis of limits, of this many decades, and of shares.
+double x_of(std::uint64_t limit, double decades) {
+  return std::min(1000.0, 1000 * std::log10(static_cast<double>(limit)) / decades);
+}
+double y_of(double share, double decades) {
+  if (share <= 0) return 100;
+  return std::clamp(-std::log10(share) / (decades + 1), 0.0, 1.0) * 100;
+}
+
+// One step for each of the limits, which are evenly spread on the axis.
+std::string curve_path(const DemandCurve& curve, double keys, double decades_x, double decades_y) {
+  constexpr int kSteps = 120;
+  std::string path;
+  std::uint64_t last = 0;
+  for (int i = 0; i <= kSteps; ++i) {
+    const auto limit = static_cast<std::uint64_t>(std::pow(10, decades_x * i / kSteps));
+    if (limit == last) continue;
+    const double share = static_cast<double>(curve.keys_over(limit)) / keys;
+    const std::string height = decimal(y_of(share, decades_y), 2);
+    path += last == 0 ? "M0 " + height : "H" + decimal(x_of(limit, decades_x), 1) + "V" + height;
+    last = limit;
+  }
+  return path;
+}
+
+// Returns a chart of the share of keys that are denied (logarithmic) by the limit (logarithmic).
+// Shares below that of one key are zero, on a line of its own. `title`: plain text. `axis`: the
+// title of the axis of limits. `chosen`: a limit to mark, or 0.
+std::string curve_chart(const std::vector<ChartLine>& lines, std::uint64_t all, double harm,
+                        const std::string& title, const std::string& axis,
+                        std::uint64_t chosen = 0) {
+  const auto keys = static_cast<double>(std::max<std::uint64_t>(all, 1));
+  std::uint64_t largest = 1;
+  for (const ChartLine& each : lines) largest = std::max(largest, each.curve->largest());
+  const double decades_x = std::max(1.0, std::ceil(std::log10(static_cast<double>(largest) + 1)));
+  const double decades_y = std::max(1.0, std::ceil(std::log10(keys)));
+  const auto last_x = static_cast<int>(decades_x), last_y = static_cast<int>(decades_y);
+  std::string out = "<div class=\"plot\">\n";
+  const auto add_label = [&](double share, const std::string& text) {
+    out +=
+        "<span class=\"y\" aria-hidden=\"true\" style=\"top:" + decimal(y_of(share, decades_y), 1) +
+        "%\">" + text + "</span>\n";
+  };
+  const auto add_grid = [&](double share, const char* name) {
+    out += "<path class=\"" + std::string(name) + "\" d=\"M0 " +
+           decimal(y_of(share, decades_y), 1) + "H1000\"/>\n";
+  };
+  for (int i = 0; i <= last_y; ++i) add_label(std::pow(10, -i), share_text(std::pow(10, -i)));
+  add_label(0, "0");
+  out += "<svg viewBox=\"0 0 1000 100\" preserveAspectRatio=\"none\" role=\"img\">\n<title>" +
+         html_text(title) + "</title>\n";
+  for (int i = 1; i <= last_y; ++i) add_grid(std::pow(10, -i), "grid");
+  if (harm > 0) add_grid(harm, "harm");
+  if (chosen > 0) {
+    out += "<path class=\"chosen\" d=\"M" + decimal(x_of(chosen, decades_x), 1) + " 0V100\"/>\n";
+  }
+  for (const ChartLine& each : lines) {
+    out += "<path class=\"curve " + each.style + "\" d=\"" +
+           curve_path(*each.curve, keys, decades_x, decades_y) + "\"/>\n";
+  }
+  out += "</svg>\n</div>\n<div class=\"axis\" aria-hidden=\"true\">";
+  const int step = decades_x > 5 ? 2 : 1;
+  for (int i = 0; i <= last_x; ++i) {
+    const char* const place = i == 0          ? " class=\"edge\""
+                              : i == last_x   ? " class=\"end\""
+                              : i % step != 0 ? " class=\"spare\""
+                                              : "";
+    out += "<span" + std::string(place) + " style=\"left:" + decimal(100.0 * i / decades_x, 1) +
+           "%\">" + power_text(i) + "</span>";
+  }
+  return out + "</div>\n<p class=\"soft small x-title\">" + html_text(axis) + "</p>\n";
+}
 
 constexpr const char* kCurveStyle =
     ".curve{fill:none;stroke-width:2;vector-effect:non-scaling-stroke;stroke:var(--allowed)}"
@@ -246,7 +234,7 @@ std::string html_section(const SuggestReport& report, double harm, Duration peri
   const std::string per = core::format_period(period);
   std::string out = "<section aria-labelledby=\"per-" + per + "\">\n<h2 id=\"per-" + per +
                     "\">All requests, per " + per + "</h2>\n<ul class=\"legend\">";
-  std::vector<CurveChart::Line> lines;
+  std::vector<ChartLine> lines;
   for (const DemandCurve& each : report.curves) {
     if (each.period != period) continue;
     const std::string name(to_string(each.algorithm));
@@ -256,9 +244,8 @@ std::string html_section(const SuggestReport& report, double harm, Duration peri
                                     : "limit of " + name);
   }
   out += "<li>share of keys denied, by the limit</li></ul>\n";
-  out += CurveChart(lines, report.keys, harm, "Share of keys denied by the limit per " + per,
-                    "limit, units per " + per)
-             .write();
+  out += curve_chart(lines, report.keys, harm, "Share of keys denied by the limit per " + per,
+                     "limit, units per " + per);
   return out + "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"Limits per " +
          per +
          "\">\n<table>\n<thead><tr><th scope=\"col\">Algorithm</th><th scope=\"col\">Limit</th>"
@@ -325,7 +312,7 @@ std::string html_advice(const SuggestReport& report, const Advice& advice, doubl
   out += html_clients(advice) +
          "<h3>Share of clients denied, by the burst</h3>\n<ul class=\"legend\">";
   const std::size_t chosen = advice.bucket();
-  std::vector<CurveChart::Line> lines;
+  std::vector<ChartLine> lines;
   const auto add = [&](std::size_t index, const char* style) {
     if (index < advice.route->demand.first_bucket() || index >= curves.size()) return;
     lines.push_back({&curves[index], style});
@@ -338,10 +325,9 @@ std::string html_advice(const SuggestReport& report, const Advice& advice, doubl
   if (is_of_writes(advice.route->kind)) harm = 0;  // it is made for other clients
   out += "<li>the line upwards is the burst to take" +
          (harm > 0 ? ", the dotted one the share " + share_text(harm) : "") + "</li></ul>\n";
-  out += CurveChart(lines, advice.route->demand.keys(), harm,
-                    "Share of the clients of " + name + " that each burst denies",
-                    "burst of a token bucket, units")
-             .write(advice.burst);
+  out += curve_chart(lines, advice.route->demand.keys(), harm,
+                     "Share of the clients of " + name + " that each burst denies",
+                     "burst of a token bucket, units", advice.burst);
   return out + "</section>\n";
 }
 

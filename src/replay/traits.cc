@@ -164,27 +164,27 @@ std::string fitted_text(const Traits& traits, std::string_view label, std::size_
 }
 
 const Traits* TraitsByKey::find(std::uint32_t key) const {
-  const auto found = entries_.find(key);
-  return found == entries_.end() ? nullptr : found->second.traits.get();
+  const auto found = traits_.find(key);
+  return found == traits_.end() ? nullptr : found->second.get();
 }
 
 Traits* TraitsByKey::add_heavy(std::uint32_t key, std::uint64_t weight, const LogLine& line) {
-  Entry& entry = entries_[key];
-  entry.weight = std::max(entry.weight, weight);
-  if (entry.traits == nullptr) entry.traits = std::make_unique<Traits>();
-  Traits* const traits = entry.traits.get();
+  std::unique_ptr<Traits>& place = traits_[key];
+  if (place == nullptr) place = std::make_unique<Traits>();
+  Traits* const traits = place.get();
+  traits->weight = std::max(traits->weight, weight);
   traits->add(line);
-  if (entries_.size() <= kMost) return traits;
+  if (traits_.size() <= kMost) return traits;
   make_room();
-  return entries_.contains(key) ? traits : nullptr;
+  return traits_.contains(key) ? traits : nullptr;
 }
 
 // Raises the weight that a key needs until half of the keys have gone, so that it happens rarely.
 void TraitsByKey::make_room() {
-  while (entries_.size() > kMost / 2) {
+  while (traits_.size() > kMost / 2) {
     least_ += least_ / 4 + 1;
-    boost::unordered::erase_if(entries_,
-                               [this](const auto& each) { return each.second.weight < least_; });
+    boost::unordered::erase_if(traits_,
+                               [this](const auto& each) { return each.second->weight < least_; });
   }
 }
 

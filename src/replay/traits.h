@@ -43,7 +43,8 @@ class FrequentValues {
 
 // What the requests of a key have in common: enough to see whether it is a customer or a robot.
 struct Traits {
-  std::string label;  // of the key, if the user sets it
+  std::string label;         // of the key, if the user sets it
+  std::uint64_t weight = 0;  // of the key, in TraitsByKey
   FrequentValues agents;
   FrequentValues requests;  // "POST /login"
   FrequentValues statuses;
@@ -86,15 +87,11 @@ class TraitsByKey {
   const Traits* find(std::uint32_t key) const;
 
  private:
-  struct Entry {
-    std::uint64_t weight = 0;
-    std::unique_ptr<Traits> traits;
-  };
   Traits* add_heavy(std::uint32_t key, std::uint64_t weight, const LogLine& line);
   void make_room();
 
   std::uint64_t least_;
-  boost::unordered_flat_map<std::uint32_t, Entry> entries_;
+  boost::unordered_flat_map<std::uint32_t, std::unique_ptr<Traits>> traits_;
 };
 
 }  // namespace sluice::replay
