@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <array>
 #include <boost/json.hpp>
-#include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -107,39 +107,37 @@ Names names_in(std::string_view place) {
   return names;
 }
 
-struct GivenAttribute {
-  std::string name;  // of a header: in lower case, as rules read it
-  std::string_view value;
-};
+// The parts of an attribute, NAME=VALUE. The name of a header is in lower case, as rules read it.
+std::string name_in(std::string_view attribute) {
+  return rules::normalized(attribute.substr(0, attribute.find('=')));
+}
+std::string_view value_in(std::string_view attribute) {
+  return attribute.substr(attribute.find('=') + 1);
+}
 
-std::vector<GivenAttribute> attributes_in(const std::vector<std::string>& texts) {
-  std::vector<GivenAttribute> attributes;
-  for (const std::string& text : texts) {
+void check_given(const std::vector<std::string>& attributes) {
+  std::set<std::string> names;
+  for (const std::string& text : attributes) {
     const std::size_t equals = text.find('=');
     if (equals == text.npos || equals == 0) {
       throw Failed(in_quotes(text) + " is not an attribute; expected NAME=VALUE", kUsage);
     }
-    const GivenAttribute one{rules::normalized(std::string_view(text).substr(0, equals)),
-                             std::string_view(text).substr(equals + 1)};
-    for (const GivenAttribute& other : attributes) {
-      if (other.name != one.name) continue;
-      throw Failed("the attribute " + in_quotes(one.name) + " is given twice; expected it once",
+    const std::string name = name_in(text);
+    if (!names.insert(name).second) {
+      throw Failed("the attribute " + in_quotes(name) + " is given twice; expected it once",
                    kUsage);
     }
-    const auto wrong = one.name == "ip" ? rules::find_address_error(one.value) : std::nullopt;
+    const auto wrong = name == "ip" ? rules::find_address_error(value_in(text)) : std::nullopt;
     if (wrong) throw Failed(*wrong, kUsage);
-    attributes.push_back(one);
   }
-  return attributes;
 }
 
 // Writes the attribute `ip` as gateways and /v1/auth do, and says so. Warns of a text that is no
 // address, which they never send.
 void use_canonical_address(KeyFlags& flags) {
   for (std::string& text : flags.attributes) {
-    const std::string_view value = std::string_view(text).substr(text.find('=') + 1);
-    if (!text.starts_with("ip=") || value.empty()) continue;
-    const auto address = base::IpAddress::parse(value);
+    if (!text.starts_with("ip=") || text == "ip=") continue;
+    const auto address = base::IpAddress::parse(value_in(text));
     if (!address) {
       std::cerr << "warning: " << replay::printable(in_quotes(text))
                 << " is not an address: it is the key only of requests to /v1/check with exactly "
@@ -157,9 +155,9 @@ void use_canonical_address(KeyFlags& flags) {
 // "&attribute.ip=192.0.2.1&attribute.header.x-user=7"
 std::string query_of(const KeyFlags& flags) {
   std::string query;
-  for (const GivenAttribute& one : attributes_in(flags.attributes)) {
-    query.append("&attribute.").append(url_encoded(one.name)).append("=");
-    query.append(url_encoded(one.value));
+  for (const std::string& one : flags.attributes) {
+    query.append("&attribute.").append(url_encoded(name_in(one))).append("=");
+    query.append(url_encoded(value_in(one)));
   }
   return query;
 }
@@ -418,27 +416,26 @@ void write_number(const std::string& text, base::JsonWriter& json) {
     json.member(name, value);
     return;
   }
-  std::uint64_t number = 0;
-  const auto read = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (read.ec != std::errc() || read.ptr != value.data() + value.size()) {
+  const auto number = base::read_number<std::uint64_t>(value);
+  if (!number) {
     throw Failed(
         "--set " + in_quotes(text) + "; expected a whole number from 0 to 9007199254740991",
         kUsage);
   }
-  json.member(name, number);
+  json.member(name, *number);
 }
 
 std::string body_of(const KeyFlags& flags) {
   base::JsonWriter json;
   json.begin_object().key("attributes").begin_object();
-  for (const GivenAttribute& one : attributes_in(flags.attributes)) {
-    if (base::as_utf8(one.value) != one.value) {
-      throw Failed("the attribute " + in_quotes(one.name) +
+  for (const std::string& one : flags.attributes) {
+    if (base::find_invalid_utf8(value_in(one)) != one.npos) {
+      throw Failed("the attribute " + in_quotes(name_in(one)) +
                        " is not UTF-8; expected an import of its counter, with %XX for the bytes "
                        "that are not",
                    kUsage);
     }
-    json.member(one.name, one.value);
+    json.member(name_in(one), value_in(one));
   }
   json.end_object();
   for (const std::string& text : flags.numbers) {
@@ -651,7 +648,7 @@ void add_key(Command app, int& status) {
   command.footer(kKeyHelp);  // last, because subcommands inherit the footer of their parent
   command.run(status, "key", [flags, admin, servers] {
     check(*flags);
-    attributes_in(flags->attributes);  // throws before the server is asked
+    check_given(flags->attributes);
     use_canonical_address(*flags);
     const auto ask = [&](const AdminFlags& one) {
       flags->admin = one;

@@ -8,7 +8,6 @@
 #include <boost/json.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
-#include <charconv>
 #include <fstream>
 #include <functional>
 #include <iostream>
@@ -77,31 +76,6 @@ struct ImportFlags {
   bool is_csv() const { return csv || file.ends_with(".csv"); }
 };
 
-struct Totals {
-  std::uint64_t count = 0, ended = 0, added = 0;
-  std::uint64_t room = 0;  // before the first part
-  std::uint64_t unknown = 0;
-  std::vector<std::uint64_t> unknown_lines = {};  // the first of them
-
-  std::string text(bool counts_repeated) const {
-    return std::to_string(count - ended - unknown) + " overrides, " +
-           (counts_repeated ? "at most " : "") + std::to_string(added) + " of them new" +
-           (ended > 0 ? "; " + std::to_string(ended) + " have ended and are left out" : "") +
-           text_of_unknown();
-  }
-
- private:
-  std::string text_of_unknown() const {
-    if (unknown == 0) return {};
-    std::string lines;
-    for (const std::uint64_t line : unknown_lines)
-      lines.append(lines.empty() ? "" : ", ").append(std::to_string(line));
-    if (unknown > unknown_lines.size()) lines += ", ...";
-    return "; " + std::to_string(unknown) + " left out, of rules or limits that are not there (" +
-           (unknown == 1 ? "line " : "lines ") + lines + ")";
-  }
-};
-
 std::vector<OverridePart> read_parts(const ImportFlags& flags) {
   std::ifstream file;
   if (flags.file != "-") file.open(flags.file, std::ios::binary);
@@ -118,27 +92,43 @@ class Import {
       : client_(client), flags_(flags), parts_(std::move(parts)) {}
 
   // Has the server check every line, and changes nothing.
-  Totals check() {
-    Totals totals;
-    for (const OverridePart& part : parts_) send(part, part.body, "dry_run=true", totals);
-    if (totals.added <= totals.room) return totals;
-    throw Failed(flags_.file + ": " + std::to_string(totals.added) +
-                 " new overrides; the server has room for " + std::to_string(totals.room));
+  void check() {
+    for (const OverridePart& part : parts_) send(part, part.body, "dry_run=true");
+    if (added_ <= room_) return;
+    throw Failed(flags_.file + ": " + std::to_string(added_) +
+                 " new overrides; the server has room for " + std::to_string(room_));
   }
-  Totals set() && {
-    Totals totals;
+  void set() {
+    count_ = ended_ = added_ = unknown_ = 0;
+    unknown_lines_.clear();
     for (OverridePart& part : parts_) {
       const bool is_last = &part == &parts_.back();
       may_be_set_ = part.lines.back();
-      send(part, std::move(part.body), is_last ? "" : "more=true", totals);
+      send(part, std::move(part.body), is_last ? "" : "more=true");
       was_set_ = may_be_set_;
     }
-    return totals;
   }
-  bool has_parts() const noexcept { return parts_.size() > 1; }
+  // What was sent, for people.
+  std::string text() const {
+    const bool counts_repeated = was_set_ == 0 && parts_.size() > 1;
+    return std::to_string(count_ - ended_ - unknown_) + " overrides, " +
+           (counts_repeated ? "at most " : "") + std::to_string(added_) + " of them new" +
+           (ended_ > 0 ? "; " + std::to_string(ended_) + " have ended and are left out" : "") +
+           text_of_unknown();
+  }
 
  private:
-  void send(const OverridePart& part, std::string body, std::string query, Totals& totals) {
+  std::string text_of_unknown() const {
+    if (unknown_ == 0) return {};
+    std::string lines;
+    for (const std::uint32_t line : unknown_lines_)
+      lines.append(lines.empty() ? "" : ", ").append(std::to_string(line));
+    if (unknown_ > unknown_lines_.size()) lines += ", ...";
+    return "; " + std::to_string(unknown_) + " left out, of rules or limits that are not there (" +
+           (unknown_ == 1 ? "line " : "lines ") + lines + ")";
+  }
+
+  void send(const OverridePart& part, std::string body, std::string query) {
     if (flags_.skip_unknown) query += query.empty() ? "skip_unknown=true" : "&skip_unknown=true";
     AdminClient::Answer answer;
     try {
@@ -152,7 +142,7 @@ class Import {
       throw Failed(what + so_far(answer.status < 500 ? was_set_ : may_be_set_));
     }
     if (!json || !json->contains("count")) throw Failed(client_.strange() + so_far(may_be_set_));
-    add(part, *json, totals);
+    add(part, *json);
   }
 
   // The place of a refused line, "FILE:LINE: ", and why it was refused.
@@ -180,19 +170,19 @@ class Import {
            " may be set; expected another import of the file";
   }
 
-  static void add(const OverridePart& part, const boost::json::object& json, Totals& totals) {
+  void add(const OverridePart& part, const boost::json::object& json) {
     constexpr std::size_t kShown = 20;
-    if (totals.count == 0) totals.room = number_in(json, "room");
-    totals.count += number_in(json, "count");
-    totals.ended += number_in(json, "ended");
-    totals.added += number_in(json, "new");
-    totals.unknown += number_in(json, "unknown");
+    if (count_ == 0) room_ = number_in(json, "room");
+    count_ += number_in(json, "count");
+    ended_ += number_in(json, "ended");
+    added_ += number_in(json, "new");
+    unknown_ += number_in(json, "unknown");
     const auto* lines = json.if_contains("unknown_lines");
     if (lines == nullptr || !lines->is_array()) return;
     for (const boost::json::value& one : lines->as_array()) {
       const std::uint64_t line = one.is_int64() ? static_cast<std::uint64_t>(one.as_int64()) : 0;
-      if (line == 0 || line > part.lines.size() || totals.unknown_lines.size() == kShown) continue;
-      totals.unknown_lines.push_back(part.lines[line - 1]);
+      if (line == 0 || line > part.lines.size() || unknown_lines_.size() == kShown) continue;
+      unknown_lines_.push_back(part.lines[line - 1]);
     }
   }
 
@@ -201,19 +191,19 @@ class Import {
   std::vector<OverridePart> parts_;
   // The last lines that are set, and that may be set. 0: none.
   std::uint32_t was_set_ = 0, may_be_set_ = 0;
+  // Of check() or of set():
+  std::uint64_t count_ = 0, ended_ = 0, added_ = 0, unknown_ = 0;
+  std::uint64_t room_ = 0;                    // before the first part
+  std::vector<std::uint32_t> unknown_lines_;  // the first of them
 };
 
 int import(const ImportFlags& flags) try {
   auto parts = read_parts(flags);
   AdminClient client(*flags.admin);
   Import import(client, flags, std::move(parts));
-  const Totals checked = import.check();
-  if (flags.dry_run) {
-    std::cout << flags.file << ": ok, " << checked.text(import.has_parts()) << '\n';
-    return 0;
-  }
-  const Totals done = std::move(import).set();
-  std::cout << flags.file << ": set " << done.text(false) << '\n';
+  import.check();
+  if (!flags.dry_run) import.set();
+  std::cout << flags.file << (flags.dry_run ? ": ok, " : ": set ") << import.text() << '\n';
   return 0;
 } catch (const Failed& failed) {
   // Errors in a file are printed as FILE:LINE, without the name of the program.
@@ -221,13 +211,6 @@ int import(const ImportFlags& flags) try {
   std::cerr << failed.what() << '\n';
   return failed.status;
 }
-
-struct ExportFlags {
-  std::shared_ptr<AdminFlags> admin;
-  std::string rule;
-  bool csv = false;
-  bool lost = false;
-};
 
 // Prints the blocks as overrides. Returns why the export lacks some, or an empty text.
 std::string print_blocks(AdminClient& client, const std::string& rule,
@@ -248,14 +231,14 @@ std::string print_blocks(AdminClient& client, const std::string& rule,
   return failed.what();
 }
 
-int print_all(const ExportFlags& flags) {
-  AdminClient client(*flags.admin);
-  if (flags.csv) std::cout << csv_header();
+int print_all(const AdminFlags& admin, const std::string& rule, bool is_csv, bool lost) {
+  AdminClient client(admin);
+  if (is_csv) std::cout << csv_header();
   std::string line;
   std::uint64_t count = 0;
   const auto print = [&](const boost::json::object& one) {
     line.clear();
-    if (flags.csv) {
+    if (is_csv) {
       append_csv(one, line);
     } else {
       line = boost::json::serialize(one) + "\n";
@@ -264,9 +247,9 @@ int print_all(const ExportFlags& flags) {
     ++count;
     return true;
   };
-  for_each_override(client, flags.rule, print, flags.lost);
-  if (flags.lost) return 0;
-  const std::string missing = print_blocks(client, flags.rule, print);
+  for_each_override(client, rule, print, lost);
+  if (lost) return 0;
+  const std::string missing = print_blocks(client, rule, print);
   if (missing.empty()) return 0;
   throw Failed(missing + "; " + std::to_string(count) +
                " lines are printed, and others are missing");
@@ -289,14 +272,16 @@ void add_key_import(Command key, int& status) {
 
 void add_key_export(Command key, int& status) {
   const Command command = key.add_subcommand("export", "Print the overrides for a file");
-  auto flags = std::make_shared<ExportFlags>();
-  command.add_option("RULE", flags->rule, "Only those of this rule");
-  command.add_flag("--csv", flags->csv, "Print CSV instead of JSON lines");
-  command.add_flag("--lost", flags->lost,
-                   "Print those that the server knew and Redis has lost instead");
-  flags->admin = add_admin_flags(command);
+  auto rule = std::make_shared<std::string>();
+  auto is_csv = std::make_shared<bool>(false);
+  auto lost = std::make_shared<bool>(false);
+  command.add_option("RULE", *rule, "Only those of this rule");
+  command.add_flag("--csv", *is_csv, "Print CSV instead of JSON lines");
+  command.add_flag("--lost", *lost, "Print those that the server knew and Redis has lost instead");
+  auto admin = add_admin_flags(command);
   command.footer(kExportHelp);
-  command.run(status, "key export", [flags] { return print_all(*flags); });
+  command.run(status, "key export",
+              [rule, is_csv, lost, admin] { return print_all(*admin, *rule, *is_csv, *lost); });
 }
 
 namespace {
@@ -360,10 +345,7 @@ void check_header(const Cells& names) {
 }
 
 std::uint64_t number_of(const std::string& column, const std::string& cell) {
-  std::uint64_t number = 0;
-  const char* end = cell.data() + cell.size();
-  const auto read = std::from_chars(cell.data(), end, number);
-  if (read.ec == std::errc{} && read.ptr == end) return number;
+  if (const auto number = base::read_number<std::uint64_t>(cell)) return *number;
   throw Failed(in_quotes(column) + " is " + in_quotes(cell) +
                "; expected a whole number from 0 to 9007199254740991");
 }
@@ -391,7 +373,7 @@ std::string json_of(const Cells& names, const Cells& cells) {
   bool has_attributes = false;
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (cells[i].empty()) continue;
-    if (base::as_utf8(cells[i]) != cells[i]) {
+    if (base::find_invalid_utf8(cells[i]) != cells[i].npos) {
       throw Failed(in_quotes(names[i]) + " is not UTF-8; expected UTF-8");
     }
     if (is_column(names[i])) {
@@ -410,62 +392,50 @@ std::string json_of(const Cells& names, const Cells& cells) {
   return std::string(json.end_object().view());
 }
 
-// Reads the lines of a file into parts.
-class Reader {
- public:
-  Reader(bool is_csv, std::size_t part_bytes) : is_csv_(is_csv), part_bytes_(part_bytes) {}
-
-  void take(std::string_view line) {
-    constexpr std::string_view kByteOrder = "\xEF\xBB\xBF";
-    if (++number_ == 1 && line.starts_with(kByteOrder)) line.remove_prefix(kByteOrder.size());
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    if (line.empty()) return;
-    if (line.size() > kLongestLine) {
-      throw Failed("the line has " + std::to_string(line.size()) + " bytes; expected at most " +
-                   std::to_string(kLongestLine));
-    }
-    if (!is_csv_) return add(line);
-    Cells cells = cells_of(line);
-    if (!names_.empty()) return add(json_of(names_, cells));
-    check_header(cells);
-    names_ = std::move(cells);
+// Returns a line as JSON; an empty text if it has no override. `names`: of the columns of a CSV
+// file, which its first line sets.
+std::string read_line(std::string_view line, bool is_csv, Cells& names) {
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  if (line.size() > kLongestLine) {
+    throw Failed("the line has " + std::to_string(line.size()) + " bytes; expected at most " +
+                 std::to_string(kLongestLine));
   }
-  std::uint32_t number() const noexcept { return number_; }
-  std::vector<OverridePart> parts() && { return std::move(parts_); }
-
- private:
-  void add(std::string_view json) {
-    if (++count_ > Overrides::kDefaultMost) {
-      throw Failed("more overrides than a server can have; expected at most " +
-                   std::to_string(Overrides::kDefaultMost));
-    }
-    if (parts_.empty() || parts_.back().body.size() + json.size() >= part_bytes_) {
-      parts_.emplace_back();
-    }
-    parts_.back().body.append(json).append("\n");
-    parts_.back().lines.push_back(number_);
-  }
-
-  const bool is_csv_;
-  const std::size_t part_bytes_;
-  Cells names_;
-  std::uint32_t number_ = 0;
-  std::size_t count_ = 0;
-  std::vector<OverridePart> parts_;
-};
+  if (!is_csv || line.empty()) return std::string(line);
+  Cells cells = cells_of(line);
+  if (!names.empty()) return json_of(names, cells);
+  check_header(cells);
+  names = std::move(cells);
+  return {};
+}
 
 }  // namespace
 
 Expected<std::vector<OverridePart>> read_override_lines(std::istream& in, const std::string& file,
                                                         bool is_csv, std::size_t part_bytes) {
-  Reader reader(is_csv, part_bytes);
+  constexpr std::string_view kByteOrder = "\xEF\xBB\xBF";
+  std::vector<OverridePart> parts;
+  Cells names;
+  std::uint32_t number = 0;
+  std::size_t count = 0;
   try {
-    for (std::string line; std::getline(in, line);) reader.take(line);
+    for (std::string line; std::getline(in, line);) {
+      if (++number == 1 && line.starts_with(kByteOrder)) line.erase(0, kByteOrder.size());
+      const std::string json = read_line(line, is_csv, names);
+      if (json.empty()) continue;
+      if (++count > Overrides::kDefaultMost) {
+        throw Failed("more overrides than a server can have; expected at most " +
+                     std::to_string(Overrides::kDefaultMost));
+      }
+      if (parts.empty() || parts.back().body.size() + json.size() >= part_bytes) {
+        parts.emplace_back();
+      }
+      parts.back().body.append(json).append("\n");
+      parts.back().lines.push_back(number);
+    }
   } catch (const Failed& wrong) {
-    return Unexpected{file + ":" + std::to_string(reader.number()) + ": " + wrong.what()};
+    return Unexpected{file + ":" + std::to_string(number) + ": " + wrong.what()};
   }
   if (in.bad()) return Unexpected{file + ": cannot be read"};
-  auto parts = std::move(reader).parts();
   if (parts.empty()) return Unexpected{file + ": there are no overrides; expected at least one"};
   return parts;
 }
