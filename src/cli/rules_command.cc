@@ -95,43 +95,59 @@ bool is_in_redis(const SourceFlags& flags, const server::Config& config) {
   return config.store != server::Config().store && config.rules.empty();
 }
 
-// The location of rules in Redis. What it throws names it.
-class RulesPlace {
- public:
-  explicit RulesPlace(const StoreFlags& flags) : RulesPlace(flags, config_of(flags)) {}
-  RulesPlace(const StoreFlags& flags, const server::Config& config)
-      : session_(redis_options_of(config)),
-        key_(flags.rules_key.empty() ? server::rules_key(config.redis) : flags.rules_key),
-        scripting_(config.redis.options.scripting) {}
+using Texts = std::vector<RulesText>;
 
+// Rules with the changes for a time on top of them, which only those of a server have.
+struct VersionRules {
+  Texts texts;
+  std::vector<server::TemporaryChange> temporary;
+
+  Texts with_temporary() const { return texts_with(texts, temporary); }
+};
+
+// The rules of the present and of the past, from Redis or from a server. What it throws names
+// these.
+class RulesSource {
+ public:
+  // Of rules in Redis.
+  RulesSource(const StoreFlags& flags, const server::Config& config) { open(flags, config); }
+  explicit RulesSource(const SourceFlags& flags) {
+    const StoreFlags place = place_of(flags);
+    const server::Config config = config_of(place);
+    if (cli::is_in_redis(flags, config)) {
+      open(place, config);
+    } else {
+      AdminFlags admin = *flags.admin;
+      admin.config = flags.store->config;
+      server_ = std::make_unique<AdminClient>(admin);
+    }
+  }
+
+  // Else a server is asked.
+  bool is_in_redis() const noexcept { return redis_ != nullptr; }
+  AdminClient& server() noexcept { return *server_; }
+  // Whose versions these are: those of Redis and of each server have numbers of their own.
+  std::string name() const {
+    return is_in_redis() ? "rules in Redis, " + place()
+                         : "rules of the server at " + server_->address() + " since its start";
+  }
+
+  // Of rules in Redis:
   const std::string& key() const noexcept { return key_; }
-  const std::string& address() const noexcept { return session_.shown(); }
-  std::string name() const { return "rules in Redis, " + key_ + " at " + session_.shown(); }
-  // Return nothing, or none, if nothing was pushed.
+  const std::string& address() const noexcept { return redis_->shown(); }
+  // Returns nothing if nothing was pushed.
   std::optional<PublishedRules> read() {
     auto found = ask([&](redis::Command& command) { server::fill_in_read_rules(command, key_); },
                      server::read_rules);
-    if (!found) throw wrong(found.error() + ". Delete it first if it is not needed");
-    return *std::move(found);
-  }
-  std::vector<PastPush> history() {
-    auto found = ask([&](redis::Command& command) { server::fill_in_read_history(command, key_); },
-                     server::read_history);
-    if (!found) throw wrong(found.error());
-    return *std::move(found);
-  }
-  // Returns the rules of a push of the history.
-  std::vector<RulesText> past(const PastPush& push) {
-    auto found =
-        ask([&](redis::Command& command) { server::fill_in_read_past(command, key_, push.id); },
-            [&](const redis::Reply& reply) { return server::read_past(reply, push); });
-    if (!found) throw Failed("version " + std::to_string(push.version) + ": " + found.error());
+    if (!found) {
+      throw Failed(place() + " holds " + found.error() + ". Delete it first if it is not needed");
+    }
     return *std::move(found);
   }
   // Returns whether the rules replaced those with the id `old`.
   bool put(const PublishedRules& rules, const std::string& old) {
     Expected<bool> pushed = true;
-    session_.ask(
+    redis_->ask(
         [&](redis::Command& command) {
           if (scripting_) return server::fill_in_push(command, key_, rules, old);
           server::fill_in_overwrite(command, key_, rules);
@@ -143,50 +159,86 @@ class RulesPlace {
     return *pushed;
   }
 
+  // Returns the latest first. Of rules in Redis none, if nothing was pushed.
+  std::vector<PastPush> history() {
+    if (is_in_redis()) {
+      auto found =
+          ask([&](redis::Command& command) { server::fill_in_read_history(command, key_); },
+              server::read_history);
+      if (!found) throw Failed(place() + " holds " + found.error());
+      return *std::move(found);
+    }
+    std::vector<PastPush> past;
+    const auto json = server_->ask_json("GET", "/v1/rules/history");
+    for (const boost::json::object* row : server_->objects_in(json, "versions")) {
+      past.push_back({.id = {},
+                      .version = number_in(*row, "version"),
+                      .pushed_at = text_in(*row, "at"),
+                      .files = number_in(*row, "files"),
+                      .bytes = number_in(*row, "bytes"),
+                      .by = text_in(*row, "by")});
+      temporary_[past.back().version] = temporary_in(*row);
+    }
+    if (past.empty()) throw Failed(server_->strange());
+    return past;
+  }
+  // The changes for a time on top of the rules of a version, which history() has found.
+  const std::vector<server::TemporaryChange>& temporary(const PastPush& push) {
+    return temporary_[push.version];
+  }
+  Texts past(const PastPush& push) {
+    if (!is_in_redis()) return texts_of(*server_, push.version);
+    auto found =
+        ask([&](redis::Command& command) { server::fill_in_read_past(command, key_, push.id); },
+            [&](const redis::Reply& reply) { return server::read_past(reply, push); });
+    if (!found) throw Failed("version " + std::to_string(push.version) + ": " + found.error());
+    return *std::move(found);
+  }
+  // Returns the rules of a version, and the changes for a time on top of them.
+  VersionRules version(const PastPush& push) { return {past(push), temporary(push)}; }
+  // Returns the present rules.
+  VersionRules now() {
+    if (!is_in_redis()) return version(history().front());
+    auto found = read();
+    if (!found) throw Failed(server::no_rules_at(key_));
+    return {std::move(found->texts), {}};
+  }
+
  private:
+  void open(const StoreFlags& flags, const server::Config& config) {
+    redis_ = std::make_unique<RedisSession>(redis_options_of(config));
+    key_ = flags.rules_key.empty() ? server::rules_key(config.redis) : flags.rules_key;
+    scripting_ = config.redis.options.scripting;
+  }
+  std::string place() const { return key_ + " at " + redis_->shown(); }
   // Returns what `read` finds in the reply.
   template <typename Read>
   std::invoke_result_t<const Read&, const redis::Reply&> ask(const RedisSession::Fill& fill,
                                                              const Read& read) {
     std::invoke_result_t<const Read&, const redis::Reply&> found = Unexpected{"no answer"};
     try {
-      session_.ask(fill, [&](const redis::Reply& reply) { found = read(reply); });
+      redis_->ask(fill, [&](const redis::Reply& reply) { found = read(reply); });
     } catch (const Failed& failed) {
       throw Failed(key_ + " at " + failed.what());
     }
     return found;
   }
-  Failed wrong(const std::string& what) const {
-    return Failed(key_ + " at " + session_.shown() + " holds " + what);
-  }
 
-  RedisSession session_;
+  std::unique_ptr<RedisSession> redis_;
   std::string key_;
-  bool scripting_;
+  bool scripting_ = true;
+  std::unique_ptr<AdminClient> server_;
+  std::map<std::uint64_t, std::vector<server::TemporaryChange>> temporary_;
 };
 
-// Valid rules, a summary ("2 rules, 3 limits"), and warnings about them.
-struct CheckedRules {
-  std::vector<RulesText> texts;
-  std::size_t limits = 0;
-  std::string summary;
-  std::vector<RuleError> warnings;
-};
-
-// Returns nothing after printing all errors.
-std::optional<CheckedRules> check_texts(server::FilesRead read, const RuleTerms& terms) {
-  std::vector<RuleText> texts;
-  for (const RulesText& text : read.texts) texts.push_back({text.name, text.text});
-  const auto rules = RuleSet::parse(texts, terms);
-  if (!rules) {
-    for (const RuleError& error : rules.error()) read.errors.push_back(error);
-  }
-  for (const RuleError& error : read.errors) std::cerr << error.to_string() << '\n';
-  if (!read.errors.empty()) return std::nullopt;
-  return CheckedRules{std::move(read.texts),
-                      server::count_limits(*rules),
-                      summary_of(*rules),
-                      {rules->warnings().begin(), rules->warnings().end()}};
+// Returns the rules of valid texts, or nothing after printing all errors.
+std::optional<RuleSet> check_texts(const server::FilesRead& read, const RuleTerms& terms) {
+  auto rules = RuleSet::parse(views_of(read.texts), terms);
+  std::vector<RuleError> errors = read.errors;
+  if (!rules) errors.insert(errors.end(), rules.error().begin(), rules.error().end());
+  for (const RuleError& error : errors) std::cerr << error.to_string() << '\n';
+  if (!errors.empty()) return std::nullopt;
+  return *std::move(rules);
 }
 
 // How rules are pushed.
@@ -211,8 +263,6 @@ std::shared_ptr<PushFlags> add_push_flags(Command command) {
   return flags;
 }
 
-using Texts = std::vector<RulesText>;
-
 // Prints the command that makes the rules before a rollback active again. `options` say where.
 void print_undo(std::uint64_t before, const std::string& options) {
   std::cout << std::flush;
@@ -222,7 +272,7 @@ void print_undo(std::uint64_t before, const std::string& options) {
 // Pushes the rules and prints their version and what they change. A rollback has a `note`, which
 // follows the name of who pushes in the history, prints the version last, and how to undo it with
 // these `options`. Returns the exit status.
-int push_rules(RulesPlace& place, const PushFlags& flags, CheckedRules checked,
+int push_rules(RulesSource& place, const PushFlags& flags, Texts texts, const RuleSet& valid,
                const std::string& note = {}, const std::string& options = {}) {
   const auto old = place.read();
   const std::string there = version_of(old);
@@ -230,16 +280,15 @@ int push_rules(RulesPlace& place, const PushFlags& flags, CheckedRules checked,
     throw Failed(place.key() + " has " + there + "; expected version " +
                  std::to_string(*flags.expect) + " there. Nothing was pushed");
   }
-  if (old && old->texts == checked.texts) {
+  if (old && old->texts == texts) {
     std::cout << place.key() << ": " << there << " already has these rules\n";
     return 0;
   }
-  auto rules =
-      server::publish(old ? old->version + 1 : 1, server::pushed_now(), std::move(checked.texts));
+  auto rules = server::publish(old ? old->version + 1 : 1, server::pushed_now(), std::move(texts));
   if (!rules) throw Failed(rules.error());
   rules->by = (flags.by.empty() ? who() : flags.by) + note;
   const std::string done =
-      std::to_string(rules->version) + ", " + checked.summary + "; before " + there;
+      std::to_string(rules->version) + ", " + summary_of(valid) + "; before " + there;
   // The rules before may be of a version that this one cannot read.
   const auto was = RuleSet::parse(views_of(old ? old->texts : Texts()), RuleTerms());
   const auto differences =
@@ -255,84 +304,12 @@ int push_rules(RulesPlace& place, const PushFlags& flags, CheckedRules checked,
             << '\n';
   if (note.empty()) print_text(differences);
   const std::size_t limits = was ? server::count_limits(*was) : 0;
-  if (limits > 0 && checked.limits == 0) {
+  if (limits > 0 && server::count_limits(valid) == 0) {
     std::cout << "these rules have no limit; before there were " << limits << '\n';
   }
   if (!note.empty() && !flags.dry_run && old) print_undo(old->version, options);
   return 0;
 }
-
-// Rules with the changes for a time on top of them, which only those of a server have.
-struct VersionRules {
-  Texts texts;
-  std::vector<server::TemporaryChange> temporary;
-
-  Texts with_temporary() const { return texts_with(texts, temporary); }
-};
-
-// The rules of the present and of the past, from Redis or from a server.
-class RulesSource {
- public:
-  explicit RulesSource(const SourceFlags& flags) {
-    const StoreFlags place = place_of(flags);
-    const server::Config config = config_of(place);
-    if (is_in_redis(flags, config)) {
-      redis_ = std::make_unique<RulesPlace>(place, config);
-    } else {
-      AdminFlags admin = *flags.admin;
-      admin.config = flags.store->config;
-      server_ = std::make_unique<AdminClient>(admin);
-    }
-  }
-
-  // Null: a server is asked.
-  RulesPlace* redis() noexcept { return redis_.get(); }
-  AdminClient& server() noexcept { return *server_; }
-  // Whose versions these are: those of Redis and of each server have numbers of their own.
-  std::string name() const {
-    return redis_ ? redis_->name()
-                  : "rules of the server at " + server_->address() + " since its start";
-  }
-
-  // Returns the latest first.
-  std::vector<PastPush> history() {
-    if (redis_) return redis_->history();
-    std::vector<PastPush> past;
-    const auto json = server_->ask_json("GET", "/v1/rules/history");
-    for (const boost::json::object* row : server_->objects_in(json, "versions")) {
-      past.push_back({.id = {},
-                      .version = number_in(*row, "version"),
-                      .pushed_at = text_in(*row, "at"),
-                      .files = number_in(*row, "files"),
-                      .bytes = number_in(*row, "bytes"),
-                      .by = text_in(*row, "by")});
-      temporary_[past.back().version] = temporary_in(*row);
-    }
-    if (past.empty()) throw Failed(server_->strange());
-    return past;
-  }
-  // The changes for a time on top of the rules of a version, which history() has found.
-  const std::vector<server::TemporaryChange>& temporary(const PastPush& push) {
-    return temporary_[push.version];
-  }
-  Texts past(const PastPush& push) {
-    return redis_ ? redis_->past(push) : texts_of(*server_, push.version);
-  }
-  // Returns the rules of a version, and the changes for a time on top of them.
-  VersionRules version(const PastPush& push) { return {past(push), temporary(push)}; }
-  // Returns the present rules.
-  VersionRules now() {
-    if (!redis_) return version(history().front());
-    auto found = redis_->read();
-    if (!found) throw Failed(server::no_rules_at(redis_->key()));
-    return {std::move(found->texts), {}};
-  }
-
- private:
-  std::unique_ptr<RulesPlace> redis_;
-  std::unique_ptr<AdminClient> server_;
-  std::map<std::uint64_t, std::vector<server::TemporaryChange>> temporary_;
-};
 
 // The latest push with that version or id.
 const PastPush& find_push(const std::vector<PastPush>& pushes, const std::string& id) {
@@ -395,10 +372,8 @@ VersionRules read(const DiffFlags& flags, const std::string& from) {
     return source.version(find_push(source.history(), from));
   }
   if (from == "redis") {
-    RulesPlace place(*flags.source.store);
-    auto found = place.read();
-    if (!found) throw Failed(server::no_rules_at(place.key()));
-    read.texts = std::move(found->texts);
+    const StoreFlags& store = *flags.source.store;
+    read.texts = RulesSource(store, config_of(store)).now().texts;
   } else if (from == "-") {
     using Bytes = std::istreambuf_iterator<char>;
     read.texts.push_back({"-", std::string(Bytes(std::cin), Bytes())});
@@ -406,9 +381,8 @@ VersionRules read(const DiffFlags& flags, const std::string& from) {
     read = server::read_files({from});
     terms.reads_lists = true;
   }
-  auto checked = check_texts(std::move(read), terms);
-  if (!checked) throw Failed("the rules of '" + from + "' are wrong");
-  return {std::move(checked->texts), {}};
+  if (!check_texts(read, terms)) throw Failed("the rules of '" + from + "' are wrong");
+  return {std::move(read.texts), {}};
 }
 
 // Returns the differences of the arguments, and the changes for a time of the later rules.
@@ -478,12 +452,6 @@ Examples:
   sluice rules history --store redis://127.0.0.1:6379 --max 3
   sluice rules history --json --config /etc/sluice/sluice.yaml)";
 
-struct HistoryFlags {
-  SourceFlags source;
-  std::uint64_t most = 50;
-  bool json = false;
-};
-
 // What a version changed. Absent: the rules of it or of the one before it are not kept.
 using Changes = std::optional<std::vector<RuleDifference>>;
 
@@ -520,11 +488,11 @@ void print_version(const PastPush& push, const Changes& changes,
   }
 }
 
-int history(const HistoryFlags& flags) {
-  RulesSource source(flags.source);
+int history(const SourceFlags& flags, std::uint64_t most, bool json) {
+  RulesSource source(flags);
   const auto pushes = source.history();
   if (pushes.empty()) {
-    throw Failed("there is no history of " + source.redis()->key() +
+    throw Failed("there is no history of " + source.key() +
                  "; it begins with the next sluice rules push");
   }
   const auto texts_of = [&](std::size_t i) -> std::optional<Texts> {
@@ -536,13 +504,13 @@ int history(const HistoryFlags& flags) {
     }
   };
   auto texts = texts_of(0);
-  if (!flags.json) std::cout << source.name() << '\n';
-  for (std::size_t i = 0; i < std::min<std::size_t>(pushes.size(), flags.most); ++i) {
+  if (!json) std::cout << source.name() << '\n';
+  for (std::size_t i = 0; i < std::min<std::size_t>(pushes.size(), most); ++i) {
     auto before = texts_of(i + 1);
     const Changes changes =
         texts && before ? Changes(compare_texts(*before, *texts)) : std::nullopt;
-    flags.json ? print_json(pushes[i], changes)
-               : print_version(pushes[i], changes, source.temporary(pushes[i]));
+    json ? print_json(pushes[i], changes)
+         : print_version(pushes[i], changes, source.temporary(pushes[i]));
     texts = std::move(before);
   }
   return 0;
@@ -551,15 +519,17 @@ int history(const HistoryFlags& flags) {
 // Adds the subcommand history to `rules`: prints the latest versions of the rules.
 void add_history(Command rules, int& status) {
   const Command command = rules.add_subcommand("history", "Print what each version changed");
-  const auto flags =
-      std::make_shared<HistoryFlags>(HistoryFlags{.source = add_source_flags(command)});
-  command.add_option("--max", flags->most, "How many versions at most")
+  const auto source = add_source_flags(command);
+  const auto most = std::make_shared<std::uint64_t>(50);
+  const auto json = std::make_shared<bool>(false);
+  command.add_option("--max", *most, "How many versions at most")
       .type_name("N")
       .range(std::uint64_t{1}, std::uint64_t{1000})
       .show_default();
-  command.add_flag("--json", flags->json, "Print a JSON object for each version");
+  command.add_flag("--json", *json, "Print a JSON object for each version");
   command.footer(kHistoryHelp);
-  command.run(status, "rules history", [flags] { return history(*flags); });
+  command.run(status, "rules history",
+              [source, most, json] { return history(source, *most, *json); });
 }
 
 constexpr const char* kRollbackHelp =
@@ -621,20 +591,20 @@ int roll_back_server(RulesSource& source, const PushFlags& flags, const std::str
 int roll_back(const SourceFlags& source_flags, const PushFlags& flags, const std::string& id) {
   RulesSource source(source_flags);
   const std::string config = option_text("--config", source_flags.store->config);
-  if (source.redis() == nullptr) {
+  if (!source.is_in_redis()) {
     return roll_back_server(source, flags, id,
                             option_text("--admin", source_flags.admin->admin) + config);
   }
   const auto pushes = source.history();
   const PastPush& push = find_push(pushes, id);
-  auto checked = check_texts({.picture = {}, .texts = source.past(push), .errors = {}},
-                             server::rule_terms(config_of(place_of(source_flags))));
-  if (!checked) return kFailed;
-  print_warnings(checked->warnings);
+  server::FilesRead read{.picture = {}, .texts = source.past(push), .errors = {}};
+  const auto rules = check_texts(read, server::rule_terms(config_of(place_of(source_flags))));
+  if (!rules) return kFailed;
+  print_warnings(rules->warnings());
   const bool has_store = source_flags.command.names("--store");
-  return push_rules(*source.redis(), flags, *std::move(checked),
+  return push_rules(source, flags, std::move(read.texts), *rules,
                     " (rollback to version " + std::to_string(push.version) + ")",
-                    option_text("--store", has_store ? source.redis()->address() : "") +
+                    option_text("--store", has_store ? source.address() : "") +
                         option_text("--rules-key", source_flags.store->rules_key) + config);
 }
 
@@ -688,20 +658,21 @@ using Files = std::vector<std::string>;
 int push(const StoreFlags& place_flags, const PushFlags& flags, const Files& files) {
   const server::Config config = config_of(place_flags);
   redis_options_of(config);  // before the errors of the rules
-  auto checked = check_texts(server::read_files(files), server::rule_terms(config));
-  if (!checked) return kFailed;
-  print_warnings(checked->warnings);
-  if (flags.is_strict && !checked->warnings.empty()) return kFailed;
-  RulesPlace place(place_flags, config);
-  return push_rules(place, flags, *std::move(checked));
+  server::FilesRead read = server::read_files(files);
+  const auto rules = check_texts(read, server::rule_terms(config));
+  if (!rules) return kFailed;
+  print_warnings(rules->warnings());
+  if (flags.is_strict && !rules->warnings().empty()) return kFailed;
+  RulesSource place(place_flags, config);
+  return push_rules(place, flags, std::move(read.texts), *rules);
 }
 
 int show(const SourceFlags& flags) {
   RulesSource source(flags);
   PublishedRules rules;
-  if (source.redis() != nullptr) {
-    auto found = source.redis()->read();
-    if (!found) throw Failed(server::no_rules_at(source.redis()->key()));
+  if (source.is_in_redis()) {
+    auto found = source.read();
+    if (!found) throw Failed(server::no_rules_at(source.key()));
     rules = *std::move(found);
   } else {
     const PastPush now = source.history().front();
@@ -711,7 +682,7 @@ int show(const SourceFlags& flags) {
              .by = now.by,
              .texts = source.past(now)};
   }
-  const std::string since = (source.redis() != nullptr ? ", pushed " : ", active since ") +
+  const std::string since = (source.is_in_redis() ? ", pushed " : ", active since ") +
                             rules.pushed_at + (rules.by.empty() ? "" : " by ") + rules.by;
   for (const RulesText& text : rules.texts) {
     std::cout << "# " << replay::printable(text.name) << " (version " << rules.version
