@@ -274,21 +274,11 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// A command that the arguments name, and its words: "rules push".
-struct Named {
-  const CLI::App* app;
-  std::string path;
-};
-
-// Returns the program and the commands that the arguments name, each below the one before.
-std::vector<Named> named_commands(const CLI::App& program) {
-  std::vector<Named> out = {{&program, {}}};
-  for (;;) {
-    const auto below = out.back().app->get_subcommands();
-    if (below.empty()) return out;
-    const std::string& path = out.back().path;
-    out.push_back({below.back(), path + (path.empty() ? "" : " ") + below.back()->get_name()});
-  }
+// Returns the words of a command: "rules push". Those of the program are empty.
+std::string path_of(const CLI::App& app) {
+  if (app.get_parent() == nullptr) return {};
+  const std::string above = path_of(*app.get_parent());
+  return above + (above.empty() ? "" : " ") + app.get_name();
 }
 
 std::string see_help(const std::string& path) {
@@ -349,32 +339,33 @@ std::string meant_for(const CLI::App& app, const std::string& word, const Words&
 }
 
 // Says which of the words is not known to the command, which was meant, and which help says more.
-std::string unknown_word(const Named& command, const Words& rest,
+std::string unknown_word(const CLI::App& command, const Words& rest,
                          std::span<const Renamed> renamed) {
+  const std::string path = path_of(command);
   const auto is_option = [](const std::string& word) { return word.starts_with('-'); };
   const auto option = std::find_if(rest.begin(), rest.end(), is_option);
-  const bool has_commands = !command.app->get_subcommands({}).empty();
+  const bool has_commands = !command.get_subcommands({}).empty();
   const bool names_command = has_commands && !is_option(rest.front());
-  std::string words = command.path;
+  std::string words = path;
   for (auto word = names_command ? rest.begin() : option; word != rest.end(); ++word) {
     words.append(words.empty() ? "" : " ").append(word->substr(0, word->find('=')));
     if (is_option(*word)) break;
   }
   if (std::string now = find_renamed(words, renamed); !now.empty()) return now;
-  const std::string begin = command.path + (command.path.empty() ? "" : ": ");
-  const std::string help = see_help(command.path);
+  const std::string begin = path + (path.empty() ? "" : ": ");
+  const std::string help = see_help(path);
   const bool names_option = !names_command && option != rest.end();
   const std::string word = names_option ? option->substr(0, option->find('=')) : rest.front();
   if (!names_command && !names_option) {
-    const std::string meant = option_for(word, known_words(*command.app, true));
+    const std::string meant = option_for(word, known_words(command, true));
     return begin + "the argument " + base::in_quotes(word) + " is one too many; " +
            (meant.empty() ? "see " : "did you mean " + meant + "? See ") + help;
   }
-  const Words known = known_words(*command.app, names_option);
+  const Words known = known_words(command, names_option);
   const bool is_port = word == "--port" && std::ranges::find(known, "--http") != known.end();
   const std::string hint = is_port        ? "; did you mean --http HOST:PORT?"
                            : names_option ? rules::did_you_mean(word, {known.begin(), known.end()})
-                                          : meant_for(*command.app, word, known);
+                                          : meant_for(command, word, known);
   return begin + "there is no " + std::string(names_option ? "option " : "command ") +
          base::in_quotes(word) + (hint.empty() ? "; see " : hint + " See ") + help;
 }
@@ -382,20 +373,23 @@ std::string unknown_word(const Named& command, const Words& rest,
 // Describes wrong arguments: an unknown word first, because it is mostly why others are missing.
 std::string usage_error(const CLI::App& program, const CLI::ParseError& error,
                         std::span<const Renamed> renamed) {
-  const auto named = named_commands(program);
-  for (const Named& one : named) {
-    const Words rest = one.app->remaining();
-    if (!rest.empty()) return unknown_word(one, rest, renamed);
+  const CLI::App* last = &program;  // of the commands that the arguments name
+  for (;;) {
+    const Words rest = last->remaining();
+    if (!rest.empty()) return unknown_word(*last, rest, renamed);
+    const auto below = last->get_subcommands();
+    if (below.empty()) break;
+    last = below.back();
   }
-  const Named& last = named.back();
+  const std::string path = path_of(*last);
   std::string what = error.what();
   if (what == "A subcommand is required") {
     what = "a command is missing; expected one of:";
-    for (const std::string& name : known_words(*last.app, false)) {
+    for (const std::string& name : known_words(*last, false)) {
       what.append(what.ends_with(':') ? " " : ", ").append(name);
     }
   }
-  if (last.path == "rules diff" && what == "OLD is required") {
+  if (path == "rules diff" && what == "OLD is required") {
     what += ": `sluice status` says how the active rules differ from the files of the server";
   }
   constexpr std::string_view kRepeated = ": At Most 1 required but received ";
@@ -408,7 +402,7 @@ std::string usage_error(const CLI::App& program, const CLI::ParseError& error,
           "in Redis";
     }
   }
-  return last.path + (last.path.empty() ? "" : ": ") + what + "; see " + see_help(last.path);
+  return path + (path.empty() ? "" : ": ") + what + "; see " + see_help(path);
 }
 
 }  // namespace

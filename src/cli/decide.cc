@@ -135,25 +135,22 @@ class Reasons final : public StoreObserver {
   std::string why_;
 };
 
-struct DecideFlags {
-  std::shared_ptr<StoreFlags> store;
-  std::string rules, overrides;
-};
-
-std::optional<RuleSet> read_rules(const DecideFlags& flags, Overrides& overrides) {
-  if (flags.rules.empty()) {
-    if (!flags.overrides.empty()) throw Failed("--overrides needs --rules FILE", kUsage);
+// Reads the files, whose names may be empty.
+std::optional<RuleSet> read_rules(const std::string& file, const std::string& overrides_file,
+                                  Overrides& overrides) {
+  if (file.empty()) {
+    if (!overrides_file.empty()) throw Failed("--overrides needs --rules FILE", kUsage);
     return std::nullopt;
   }
-  auto rules = RuleSet::load(flags.rules);
+  auto rules = RuleSet::load(file);
   if (!rules) {
     for (const RuleError& error : rules.error()) std::cerr << error.to_string() << "\n";
-    throw Failed("the rules of '" + flags.rules + "' are wrong");
+    throw Failed("the rules of '" + file + "' are wrong");
   }
-  if (!flags.overrides.empty()) {
-    const auto read = read_overrides(flags.overrides, overrides);
+  if (!overrides_file.empty()) {
+    const auto read = read_overrides(overrides_file, overrides);
     if (!read) throw Failed(read.error());
-    if (!*read) throw Failed(flags.overrides + ": there is no such file");
+    if (!*read) throw Failed(overrides_file + ": there is no such file");
   }
   return *std::move(rules);
 }
@@ -174,10 +171,11 @@ std::unique_ptr<Store> open_store(const server::Config& config, Reasons& reasons
   return *std::move(store);
 }
 
-int decide_with(const DecideFlags& flags) {
-  const server::Config config = config_of(*flags.store);
+int decide_with(const StoreFlags& flags, const std::string& rules_file,
+                const std::string& overrides_file) {
+  const server::Config config = config_of(flags);
   Overrides overrides;
-  const auto rules = read_rules(flags, overrides);
+  const auto rules = read_rules(rules_file, overrides_file, overrides);
   std::ios::sync_with_stdio(false);
   Reasons reasons;
   const auto store = open_store(config, reasons);
@@ -191,17 +189,16 @@ int decide_with(const DecideFlags& flags) {
 void add_decide(Command app, int& status) {
   const Command command =
       app.add_subcommand("decide", "Decide requests from stdin at explicit timestamps");
-  const auto flags = std::make_shared<DecideFlags>();
-  flags->store = add_store_flags(command);
-  flags->store->finds_config = false;  // a filter of requests has the store in memory
-  command.add_option("--rules", flags->rules, "The rules file that decides lines with attributes")
+  const auto store = add_store_flags(command);
+  store->finds_config = false;  // a filter of requests has the store in memory
+  const auto rules = std::make_shared<std::string>(), overrides = std::make_shared<std::string>();
+  command.add_option("--rules", *rules, "The rules file that decides lines with attributes")
       .type_name("FILE");
-  command
-      .add_option("--overrides", flags->overrides,
-                  "The file of overrides of a server (overrides.txt)")
+  command.add_option("--overrides", *overrides, "The file of overrides of a server (overrides.txt)")
       .type_name("FILE");
   command.footer(kDecideHelp);
-  command.run(status, "decide", [flags] { return decide_with(*flags); });
+  command.run(status, "decide",
+              [store, rules, overrides] { return decide_with(*store, *rules, *overrides); });
 }
 
 namespace {

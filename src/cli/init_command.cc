@@ -118,20 +118,12 @@ bool has_store_variable() {
   return store != nullptr && *store != '\0';
 }
 
-// Return the name of a file as a word of nginx and of a shell: in quotes if it has blanks.
+// Returns the name of a file as a word of nginx: in quotes if it has blanks.
 std::string in_nginx(const std::string& file) {
   if (file.find_first_of(" ;{}#'\"\\") == file.npos) return file;
   std::string out = "\"";
   for (const char c : file) out.append(c == '"' || c == '\\' ? "\\" : "").append(1, c);
   return out + '"';
-}
-std::string in_shell(const std::string& file) {
-  constexpr std::string_view kPlain =
-      "%+,-./0123456789:=@ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz";
-  if (file.find_first_not_of(kPlain) == file.npos) return file;
-  std::string out = "'";
-  for (const char c : file) c == '\'' ? out.append("'\\''") : out.append(1, c);
-  return out + '\'';
 }
 
 // Asks until the answer is right, and returns it. `take` returns what is wrong with it.
@@ -223,38 +215,36 @@ void complete_flags(InitFlags& flags) {
   }
 }
 
-// A text of deploy/ while it is cut to size. Throws Failed if a mark is not there, which a test
-// finds.
-class Recipe {
- public:
-  explicit Recipe(std::string_view name) {
-    for (const deploy::File& file : deploy::kFiles) {
-      if (file.name == name) text_ = file.text;
-    }
-  }
-  // Replaces the text from one mark up to another, which stays, or to the end if it is empty.
-  Recipe& replace(std::string_view from, std::string_view to, std::string_view by = {}) {
-    const std::size_t begin = text_.find(from);
-    const std::size_t end = to.empty() ? text_.size() : text_.find(to, begin);
-    if (begin == text_.npos || end == text_.npos) {
-      throw Failed("a file of deploy/ lacks '" + std::string(begin == text_.npos ? from : to) +
-                   "'");
-    }
-    text_.replace(begin, end - begin, by);
-    return *this;
-  }
-  // Replaces a mark everywhere.
-  Recipe& replace_all(std::string_view mark, std::string_view by) {
-    for (std::size_t at = 0; (at = text_.find(mark, at)) != text_.npos; at += by.size()) {
-      text_.replace(at, mark.size(), by);
-    }
-    return *this;
-  }
-  const std::string& text() const noexcept { return text_; }
+// Returns a text of deploy/.
+std::string deployed(std::string_view name) {
+  const auto* const file = std::ranges::find(deploy::kFiles, name, &deploy::File::name);
+  return file == std::end(deploy::kFiles) ? std::string() : std::string(file->text);
+}
 
- private:
-  std::string text_;
-};
+// Replaces the text from one mark up to another, which stays, or to the end if it is empty. Throws
+// Failed if a mark is not there, which a test finds.
+void replace(std::string& text, std::string_view from, std::string_view to,
+             std::string_view by = {}) {
+  const std::size_t begin = text.find(from);
+  const std::size_t end = to.empty() ? text.size() : text.find(to, begin);
+  if (begin == text.npos || end == text.npos) {
+    throw Failed("a file of deploy/ lacks '" + std::string(begin == text.npos ? from : to) + "'");
+  }
+  text.replace(begin, end - begin, by);
+}
+
+// Replaces a mark everywhere.
+void replace_all(std::string& text, std::string_view mark, std::string_view by) {
+  for (std::size_t at = 0; (at = text.find(mark, at)) != text.npos; at += by.size()) {
+    text.replace(at, mark.size(), by);
+  }
+}
+
+// Returns the text without blanks at its end.
+std::string without_end(std::string text) {
+  while (text.ends_with(' ') || text.ends_with('\n')) text.pop_back();
+  return text;
+}
 
 struct Written {
   std::string name;
@@ -267,17 +257,15 @@ std::string path_of(const InitFlags& flags, const char* name) {
 }
 
 std::vector<Written> nginx_files(const InitFlags& flags) {
-  Recipe request("nginx/sluice_request.conf");
-  request.replace("# For the two locations", "# The lines below")
-      .replace_all("\n", "\n    ")
-      .replace_all("\n    \n", "\n\n");
-  std::string indented = request.text();
-  while (indented.ends_with(' ') || indented.ends_with('\n')) indented.pop_back();
-  Recipe fields("nginx/sluice_fields.conf");
-  fields.replace("# Reports", "add_header");
-  Recipe server("nginx/sluice.conf");
-  server.replace(
-      "# For a server block", "auth_request /_sluice;",
+  std::string request = deployed("nginx/sluice_request.conf");
+  replace(request, "# For the two locations", "# The lines below");
+  replace_all(request, "\n", "\n    ");
+  replace_all(request, "\n    \n", "\n\n");
+  std::string fields = deployed("nginx/sluice_fields.conf");
+  replace(fields, "# Reports", "add_header");
+  std::string server = deployed("nginx/sluice.conf");
+  replace(
+      server, "# For a server block", "auth_request /_sluice;",
       "# For a server block, as in `include " + in_nginx(path_of(flags, "sluice.conf")) +
           ";`: sends every\n"
           "# request of the server to Sluice. `auth_request off` in a location exempts "
@@ -291,47 +279,42 @@ std::vector<Written> nginx_files(const InitFlags& flags) {
                              "`proxy_set_header X-User-Id $sluice_user;` in its location.\nset "
                              "$sluice_user $remote_user;\n\n")
                : std::string("set $sluice_user \"\";\n\n")));
-  server.replace("auth_request_set $sluice_delay", "\ninclude sluice_fields.conf");
-  server.replace("# For sluice_report.conf.", "location @sluice_gone");
-  server.replace("include sluice_request.conf;", "\n", indented);
-  server.replace("include sluice_fields.conf;\n", "error_page", fields.text());
-  Recipe inner("nginx/sluice_fields.conf");
-  inner.replace("# Reports", "add_header").replace_all("\nadd_header", "\n    add_header");
-  std::string of_location = inner.text();
-  while (of_location.ends_with('\n')) of_location.pop_back();
-  server.replace("include sluice_fields.conf;", "\n", of_location);
-  return {{"sluice_http.conf", Recipe("nginx/sluice_http.conf").text()},
-          {"sluice.conf", server.text()}};
+  replace(server, "auth_request_set $sluice_delay", "\ninclude sluice_fields.conf");
+  replace(server, "# For sluice_report.conf.", "location @sluice_gone");
+  replace(server, "include sluice_request.conf;", "\n", without_end(request));
+  replace(server, "include sluice_fields.conf;\n", "error_page", fields);
+  replace_all(fields, "\nadd_header", "\n    add_header");
+  replace(server, "include sluice_fields.conf;", "\n", without_end(fields));
+  return {{"sluice_http.conf", deployed("nginx/sluice_http.conf")}, {"sluice.conf", server}};
 }
 
 std::vector<Written> caddy_files(const InitFlags& flags) {
-  Recipe file("caddy/Caddyfile");
-  file.replace("# A complete example", "# Sends the request to Sluice.",
-               "# Caddy on port 8000, Sluice on port 8080, an application on port 9000.\n"
-               "#   caddy run --adapter caddyfile --config sluice.caddy\n\n");
+  std::string file = deployed("caddy/Caddyfile");
+  replace(file, "# A complete example", "# Sends the request to Sluice.",
+          "# Caddy on port 8000, Sluice on port 8080, an application on port 9000.\n"
+          "#   caddy run --adapter caddyfile --config sluice.caddy\n\n");
   const bool has_user = flags.key == "user";
-  file.replace("\t# The user, for Sluice", "\t# The plan",
-               has_user ? "\t# The user that Caddy has verified, such as with `basic_auth`.\n"
-                          "\trequest_header X-User-Id {http.auth.user.id}\n"
-                        : "\t# Neither Sluice nor the application gets this header of a client.\n"
-                          "\trequest_header -X-User-Id\n");
-  file.replace("# Reports the status of a response", "(application) {");
-  file.replace("\thandle /api/order/* {", "\thandle_errors {",
-               "\thandle {\n\t\timport sluice\n\t\timport application\n\t}\n\n");
-  file.replace("\t\t\t# Closed:", "\t\t\t# Open:");
-  file.replace_all("# Open: all other requests pass.", "# Requests pass.");
-  file.replace("\n# A placeholder for the application", {});
-  return {{"sluice.caddy", file.text()}};
+  replace(file, "\t# The user, for Sluice", "\t# The plan",
+          has_user ? "\t# The user that Caddy has verified, such as with `basic_auth`.\n"
+                     "\trequest_header X-User-Id {http.auth.user.id}\n"
+                   : "\t# Neither Sluice nor the application gets this header of a client.\n"
+                     "\trequest_header -X-User-Id\n");
+  replace(file, "# Reports the status of a response", "(application) {");
+  replace(file, "\thandle /api/order/* {", "\thandle_errors {",
+          "\thandle {\n\t\timport sluice\n\t\timport application\n\t}\n\n");
+  replace(file, "\t\t\t# Closed:", "\t\t\t# Open:");
+  replace_all(file, "# Open: all other requests pass.", "# Requests pass.");
+  replace(file, "\n# A placeholder for the application", {});
+  return {{"sluice.caddy", file}};
 }
 
 std::vector<Written> envoy_files(const InitFlags& flags) {
-  Recipe file("envoy/envoy.yaml");
-  file.replace(
-      "# Envoy (1.24", "admin:",
-      "# Envoy (1.24 or newer) on port 8000 in front of an application at 127.0.0.1:9000. It "
-      "sends each\n# request to Sluice at 127.0.0.1:8081.\n#   envoy -c envoy.yaml\n");
-  file.replace("                        - match: { path: /login }",
-               "                        - match: { prefix: / }");
+  std::string file = deployed("envoy/envoy.yaml");
+  replace(file, "# Envoy (1.24", "admin:",
+          "# Envoy (1.24 or newer) on port 8000 in front of an application at 127.0.0.1:9000. It "
+          "sends each\n# request to Sluice at 127.0.0.1:8081.\n#   envoy -c envoy.yaml\n");
+  replace(file, "                        - match: { path: /login }",
+          "                        - match: { prefix: / }");
   std::string actions =
       "                              - actions:\n"
       "                                  - remote_address: {}\n";
@@ -346,10 +329,10 @@ std::vector<Written> envoy_files(const InitFlags& flags) {
     actions += "                                  - request_headers: { header_name: " + name +
                ", descriptor_key: client, skip_if_absent: true }\n";
   }
-  file.replace("                              # (\"remote_address\", ADDRESS)",
-               "                http_filters:", actions);
-  file.replace("domain: shop", "\n", "domain: default");
-  return {{"envoy.yaml", file.text()}};
+  replace(file, "                              # (\"remote_address\", ADDRESS)",
+          "                http_filters:", actions);
+  replace(file, "domain: shop", "\n", "domain: default");
+  return {{"envoy.yaml", file}};
 }
 
 std::string rule_key(const InitFlags& flags) {
@@ -416,7 +399,7 @@ std::vector<Written> files_for(const InitFlags& flags) {
 }
 
 std::string gateway_steps(const InitFlags& flags) {
-  const auto file = [&](const char* name) { return in_shell(flags.folder + "/" + name); };
+  const auto file = [&](const char* name) { return shell_word(flags.folder + "/" + name); };
   std::string out = "Next:\n  sluice serve";
   if (flags.folder != ".") out += " --config " + file("sluice.yaml");
   if (flags.store.empty()) out += "    # with SLUICE_STORE, which is not in sluice.yaml";

@@ -8,6 +8,7 @@
 #include <iostream>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -52,24 +53,14 @@ bool is_failure(std::string_view reason) {
   return reason.starts_with("store_") || reason == "fallback" || reason == "foreign_value";
 }
 
-struct Series {
-  std::string rule, limit, outcome, reason;
-  std::uint64_t number = 0;
-};
-
-// Reads `rule="a",outcome="allowed"} 5`. Returns false for another text.
-bool read_series(std::string_view text, Series& to) {
+// Reads `rule="a",outcome="allowed"} 5`. Returns the number, and nothing for another text.
+std::optional<std::uint64_t> read_series(std::string_view text,
+                                         std::map<std::string_view, std::string>& labels) {
   std::string value;
   std::string_view name;
-  while (!text.starts_with('}') && take_label(text, name, value)) {
-    if (name == "rule") to.rule = value;
-    if (name == "limit") to.limit = value;
-    if (name == "outcome") to.outcome = value;
-    if (name == "reason") to.reason = value;
-  }
-  if (text.size() < 2) return false;
-  to.number = static_cast<std::uint64_t>(std::strtod(std::string(text.substr(2)).c_str(), nullptr));
-  return true;
+  while (!text.starts_with('}') && take_label(text, name, value)) labels[name] = value;
+  if (text.size() < 2) return std::nullopt;
+  return static_cast<std::uint64_t>(std::strtod(std::string(text.substr(2)).c_str(), nullptr));
 }
 
 const object& object_in(const object& json, std::string_view name) {
@@ -177,16 +168,18 @@ CountsByLimit read_counts(std::string_view metrics) {
         name == "sluice_requests_total" || name == "sluice_decisions_total";
     const bool counts_shadow = name == "sluice_shadow_denials_total";
     if (!counts_decisions && !counts_shadow && name != "sluice_limits_skipped_total") continue;
-    Series one;
-    if (brace == line.size() || !read_series(line.substr(brace + 1), one)) continue;
-    RequestCounts& of = counts[{one.rule, one.limit}];
+    if (brace == line.size()) continue;
+    std::map<std::string_view, std::string> labels;
+    const auto number = read_series(line.substr(brace + 1), labels);
+    if (!number) continue;
+    RequestCounts& of = counts[{labels["rule"], labels["limit"]}];
     if (!counts_decisions) {
-      (counts_shadow ? of.shadow : of.skipped) += one.number;
+      (counts_shadow ? of.shadow : of.skipped) += *number;
       continue;
     }
-    of.requests += one.number;
-    if (one.outcome != "allowed") of.denied += one.number;
-    if (is_failure(one.reason)) of.failed += one.number;
+    of.requests += *number;
+    if (labels["outcome"] != "allowed") of.denied += *number;
+    if (is_failure(labels["reason"])) of.failed += *number;
   }
   add_of_limits(counts);
   return counts;

@@ -32,31 +32,6 @@
 
 namespace sluice::cli {
 
-// The terminal of standard input and output, used as a whole screen. The destructor, a signal that
-// ends the process, and one that stops it restore what was there.
-//
-// Not thread-safe; one at a time. It handles SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT and
-// SIGWINCH while it exists.
-class Terminal {
- public:
-  // Errors: std::system_error if standard input is no terminal.
-  Terminal();
-  ~Terminal();
-  Terminal(const Terminal&) = delete;
-  Terminal& operator=(const Terminal&) = delete;
-
-  // Returns whether both streams are a terminal that can show a screen.
-  static bool is_usable();
-
-  static void find_size(std::size_t& width, std::size_t& height);
-  // Replaces the screen. The lines must not have control characters.
-  void draw(const std::vector<std::string>& lines);
-  // Waits for the keyboard. Returns what it sent; an empty text after the time, and after a change
-  // of the size or a stop of the process, when the screen is to be drawn again. `has_ended` is set
-  // if there is no keyboard any more.
-  std::string read(int timeout_ms, bool& has_ended);
-};
-
 namespace {
 
 using boost::json::object;
@@ -84,10 +59,6 @@ void sort_top(TopSample& sample) {
   std::stable_sort(sample.parts.begin(), sample.parts.end(),
                    [](const TopPart& a, const TopPart& b) { return a.demand > b.demand; });
 }
-
-}  // namespace
-
-namespace {
 
 double real_in(const object& json, std::string_view name) {
   const auto* const found = json.if_contains(name);
@@ -522,41 +493,51 @@ void handle(int signal, void (*handler)(int)) {
   ::sigaction(signal, &action, nullptr);
 }
 
-}  // namespace
+// The terminal of standard input and output, used as a whole screen. The destructor, a signal that
+// ends the process, and one that stops it restore what was there.
+//
+// Not thread-safe; one at a time. It handles SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT and
+// SIGWINCH while it exists.
+class Terminal {
+ public:
+  // Errors: std::system_error if standard input is no terminal.
+  Terminal() {
+    if (::tcgetattr(STDIN_FILENO, &terminal_before) != 0) {
+      throw std::system_error(errno, std::generic_category(), "standard input is no terminal");
+    }
+    terminal_during = terminal_before;
+    terminal_during.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
+    for (const int signal : kEnding) handle(signal, end_by);
+    handle(SIGTSTP, stop_by);
+    handle(SIGCONT, continue_by);
+    handle(SIGWINCH, do_nothing);
+    enter_screen();
+  }
+  ~Terminal() {
+    leave_screen();
+    for (const int signal : kEnding) std::signal(signal, SIG_DFL);
+    for (const int signal : {SIGTSTP, SIGCONT, SIGWINCH}) std::signal(signal, SIG_DFL);
+  }
+  Terminal(const Terminal&) = delete;
+  Terminal& operator=(const Terminal&) = delete;
+};
 
-bool Terminal::is_usable() {
+// Returns whether both streams are a terminal that can show a screen.
+bool has_terminal() {
   const char* const kind = std::getenv("TERM");
   return ::isatty(STDIN_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1 && kind != nullptr &&
          std::string_view(kind) != "dumb";
 }
 
-Terminal::Terminal() {
-  if (::tcgetattr(STDIN_FILENO, &terminal_before) != 0) {
-    throw std::system_error(errno, std::generic_category(), "standard input is no terminal");
-  }
-  terminal_during = terminal_before;
-  terminal_during.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
-  for (const int signal : kEnding) handle(signal, end_by);
-  handle(SIGTSTP, stop_by);
-  handle(SIGCONT, continue_by);
-  handle(SIGWINCH, do_nothing);
-  enter_screen();
-}
-
-Terminal::~Terminal() {
-  leave_screen();
-  for (const int signal : kEnding) std::signal(signal, SIG_DFL);
-  for (const int signal : {SIGTSTP, SIGCONT, SIGWINCH}) std::signal(signal, SIG_DFL);
-}
-
-void Terminal::find_size(std::size_t& width, std::size_t& height) {
+void find_size(std::size_t& width, std::size_t& height) {
   winsize found{};
   const bool is_known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &found) == 0 && found.ws_col > 0;
   width = is_known ? found.ws_col : 80;
   height = is_known ? found.ws_row : 24;
 }
 
-void Terminal::draw(const std::vector<std::string>& lines) {
+// Replaces the screen. The lines must not have control characters.
+void draw(const std::vector<std::string>& lines) {
   std::string text = "\x1b[H";
   for (std::size_t i = 0; i < lines.size(); ++i) {
     if (i > 0) text += "\r\n";
@@ -565,7 +546,10 @@ void Terminal::draw(const std::vector<std::string>& lines) {
   write_text(text + "\x1b[J");
 }
 
-std::string Terminal::read(int timeout_ms, bool& has_ended) {
+// Waits for the keyboard. Returns what it sent; an empty text after the time, and after a change
+// of the size or a stop of the process, when the screen is to be drawn again. `has_ended` is set
+// if there is no keyboard any more.
+std::string read_keyboard(int timeout_ms, bool& has_ended) {
   pollfd keyboard{STDIN_FILENO, POLLIN, 0};
   if (::poll(&keyboard, 1, timeout_ms) <= 0) return {};
   std::array<char, 256> bytes{};
@@ -573,8 +557,6 @@ std::string Terminal::read(int timeout_ms, bool& has_ended) {
   has_ended = size == 0 || (size < 0 && errno != EINTR);
   return size > 0 ? std::string(bytes.data(), static_cast<std::size_t>(size)) : std::string();
 }
-
-namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
@@ -693,7 +675,7 @@ int show_screen(const TopFlags& flags) {
   TopServers servers(flags);
   TopView view(flags.query(), flags.quota);
   view.add(servers.ask(view));
-  Terminal terminal;
+  const Terminal terminal;
   auto next = steady_clock::now() + std::min(flags.period(), milliseconds(500));
   bool has_ended = false;
   while (!has_ended) {
@@ -707,10 +689,10 @@ int show_screen(const TopFlags& flags) {
       }
     }
     std::size_t width = 0, height = 0;
-    Terminal::find_size(width, height);
-    terminal.draw(view.screen(width, height));
+    find_size(width, height);
+    draw(view.screen(width, height));
     const auto wait = std::chrono::ceil<milliseconds>(next - steady_clock::now());
-    const std::string keys = terminal.read(std::max(0, static_cast<int>(wait.count())), has_ended);
+    const std::string keys = read_keyboard(std::max(0, static_cast<int>(wait.count())), has_ended);
     const auto pressed = view.press(keys);
     if (pressed == TopView::Pressed::kQuit) return 0;
     if (pressed == TopView::Pressed::kAsk) next = steady_clock::now();
@@ -738,7 +720,7 @@ void add_top(Command app, int& status) {
   top.footer(kTopHelp);
   top.run(status, "top", [flags] {
     const std::uint64_t reports = flags->once ? 1 : flags->reports;
-    const bool is_plain = reports > 0 || !Terminal::is_usable();
+    const bool is_plain = reports > 0 || !has_terminal();
     return is_plain ? print_reports(*flags, reports) : show_screen(*flags);
   });
 }
