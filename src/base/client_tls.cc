@@ -6,11 +6,19 @@
 #include <openssl/x509v3.h>
 
 #include <boost/asio/ip/address.hpp>
+#include <cerrno>
+#include <fstream>
+#include <system_error>
 
 #include "base/quoted.h"
-#include "base/readable.h"
 
 namespace sluice::base {
+
+std::string why_unreadable(const std::string& file) {
+  if (std::ifstream(file).good()) return {};
+  return std::generic_category().message(errno);
+}
+
 namespace {
 
 namespace ssl = boost::asio::ssl;

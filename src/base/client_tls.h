@@ -26,6 +26,10 @@ Expected<std::shared_ptr<boost::asio::ssl::context>> make_tls(const ClientTls& o
 // Returns false without memory, or if OpenSSL does not accept the name.
 bool expect_server(SSL& session, const std::string& name, bool verify) noexcept;
 
+// Returns why a file cannot be read, because the message of OpenSSL is hard to understand; empty if
+// it can be.
+std::string why_unreadable(const std::string& file);
+
 // Returns why a handshake failed, in particular what is wrong with the certificate.
 std::string why_tls_failed(SSL& session, const boost::system::error_code& error);
 

@@ -139,27 +139,6 @@ std::int64_t big_endian(std::string_view bytes) noexcept {
   return static_cast<std::int64_t>(value);
 }
 
-// Reads a file from the left. After its end it is not `ok`, and reads nothing more.
-class Reader {
- public:
-  explicit Reader(std::string_view file) : rest_(file) {}
-
-  bool ok() const noexcept { return ok_; }
-  std::string_view rest() const noexcept { return rest_; }
-
-  std::string_view bytes(std::uint64_t size) noexcept {
-    ok_ = ok_ && size <= rest_.size();
-    if (!ok_) return {};
-    const std::string_view taken = rest_.substr(0, size);
-    rest_.remove_prefix(size);
-    return taken;
-  }
-
- private:
-  std::string_view rest_;
-  bool ok_ = true;
-};
-
 // The numbers of records in one of the two blocks of a file.
 struct Counts {
   std::uint64_t ut_flags, standard_flags, leaps, times, types, chars;
@@ -169,9 +148,8 @@ struct Counts {
   }
 };
 
-std::optional<Counts> read_header(Reader& in) noexcept {
-  const std::string_view header = in.bytes(kHeaderSize);
-  if (!in.ok() || !header.starts_with("TZif") || header[4] < '2') return std::nullopt;
+std::optional<Counts> read_header(std::string_view header) noexcept {
+  if (!header.starts_with("TZif") || header[4] < '2') return std::nullopt;
   std::array<std::uint64_t, 6> counts{};
   for (std::size_t i = 0; i < counts.size(); ++i) {
     const std::int64_t count = big_endian(header.substr(20 + 4 * i, 4));
@@ -184,18 +162,22 @@ std::optional<Counts> read_header(Reader& in) noexcept {
 }  // namespace
 
 std::optional<TimeZone> TimeZone::parse(std::string_view file) {
-  Reader in(file);
-  const auto old = read_header(in);  // of a block with times of 32 bits
+  const auto take = [&file](std::uint64_t size) {  // all parts are empty after the end of the file
+    const std::string_view taken = size <= file.size() ? file.substr(0, size) : std::string_view();
+    file = size <= file.size() ? file.substr(size) : std::string_view();
+    return taken;
+  };
+  const auto old = read_header(take(kHeaderSize));  // of a block with times of 32 bits
   if (!old) return std::nullopt;
-  in.bytes(old->times * 5 + old->types * 6 + old->bytes_after_types(4));
-  const auto counts = read_header(in);
+  take(old->times * 5 + old->types * 6 + old->bytes_after_types(4));
+  const auto counts = read_header(take(kHeaderSize));
   if (!counts || counts->types == 0 || counts->leaps != 0) return std::nullopt;
-  const std::string_view times = in.bytes(counts->times * 8);
-  const std::string_view types_of_times = in.bytes(counts->times);
-  const std::string_view types = in.bytes(counts->types * 6);
-  in.bytes(counts->bytes_after_types(8));
-  const std::string_view footer = in.rest();
-  if (!in.ok() || footer.size() < 2 || footer.front() != '\n') return std::nullopt;
+  const std::string_view times = take(counts->times * 8);
+  const std::string_view types_of_times = take(counts->times);
+  const std::string_view types = take(counts->types * 6);
+  take(counts->bytes_after_types(8));
+  const std::string_view footer = file;
+  if (footer.size() < 2 || footer.front() != '\n') return std::nullopt;
   const std::size_t end = footer.find('\n', 1);
   if (end == footer.npos) return std::nullopt;
 

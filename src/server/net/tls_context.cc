@@ -6,7 +6,7 @@
 #include <new>
 #include <utility>
 
-#include "base/readable.h"
+#include "base/client_tls.h"
 
 namespace sluice::server::net {
 namespace {
