@@ -157,42 +157,42 @@ Expected<bool> ListFiles::read(const std::string& path, const Add& add) {
   return errors_of_file_ == 0;
 }
 
-Expected<std::shared_ptr<const NetworkSet>> ListFiles::networks(const std::string& path) {
-  if (const auto known = networks_.find(path); known != networks_.end()) return known->second;
-  auto set = std::make_shared<NetworkSet>();
-  const auto right = read(path, [&](std::string_view entry) -> std::string {
-    const auto network = parse_network(entry);
-    if (!network) return network.error();
-    if (!*network) {
-      return in_quotes(entry) +
-             " is not an address; expected an address or a network, such as 192.0.2.0/24";
-    }
-    set->add(**network);
-    return {};
-  });
+template <typename Set>
+Expected<std::shared_ptr<const Set>> ListFiles::list(const std::string& path, Lists<Set>& known,
+                                                     std::string (*add)(Set& set,
+                                                                        std::string_view entry)) {
+  if (const auto found = known.find(path); found != known.end()) return found->second;
+  auto set = std::make_shared<Set>();
+  const auto right = read(path, [&](std::string_view entry) { return add(*set, entry); });
   if (!right) return Unexpected{right.error()};
-  if (!*right) set = std::make_shared<NetworkSet>();
+  if (!*right) set = std::make_shared<Set>();
   set->build();
-  networks_[path] = set;
-  return std::shared_ptr<const NetworkSet>(set);
+  return known[path] = set;
+}
+
+Expected<std::shared_ptr<const NetworkSet>> ListFiles::networks(const std::string& path) {
+  return list<NetworkSet>(
+      path, networks_, [](NetworkSet& set, std::string_view entry) -> std::string {
+        const auto network = parse_network(entry);
+        if (!network) return network.error();
+        if (!*network) {
+          return in_quotes(entry) +
+                 " is not an address; expected an address or a network, such as 192.0.2.0/24";
+        }
+        set.add(**network);
+        return {};
+      });
 }
 
 Expected<std::shared_ptr<const TextSet>> ListFiles::texts(const std::string& path) {
-  if (const auto known = texts_.find(path); known != texts_.end()) return known->second;
-  auto set = std::make_shared<TextSet>();
-  const auto right = read(path, [&](std::string_view entry) -> std::string {
+  return list<TextSet>(path, texts_, [](TextSet& set, std::string_view entry) -> std::string {
     if (looks_like_network(entry)) {
       return in_quotes(entry) +
              " is a network, and the attribute is compared as text; expected 'network: { in: FILE "
              "}' below the attribute, or 'ip'";
     }
-    return set->add(entry) ? "" : "the list has over 4 GiB; expected a smaller one";
+    return set.add(entry) ? "" : "the list has over 4 GiB; expected a smaller one";
   });
-  if (!right) return Unexpected{right.error()};
-  if (!*right) set = std::make_shared<TextSet>();
-  set->build();
-  texts_[path] = set;
-  return std::shared_ptr<const TextSet>(set);
 }
 
 }  // namespace sluice::rules

@@ -63,12 +63,18 @@ class ListFiles {
   // Adds an entry to a list. Returns what is wrong with it as "WHAT; EXPECTED", or nothing.
   using Add = std::function<std::string(std::string_view entry)>;
   Expected<bool> read(const std::string& path, const Add& add);
+  // Returns the list of a file, to which `add` adds an entry. Lists are known by their paths.
+  template <typename Set>
+  using Lists = std::map<std::string, std::shared_ptr<const Set>>;
+  template <typename Set>
+  Expected<std::shared_ptr<const Set>> list(const std::string& path, Lists<Set>& known,
+                                            std::string (*add)(Set& set, std::string_view entry));
   void add_error(const std::string& path, std::size_t line, std::size_t column,
                  std::string_view message);
 
   std::function<void(const std::string&)> before_;
-  std::map<std::string, std::shared_ptr<const NetworkSet>> networks_;
-  std::map<std::string, std::shared_ptr<const TextSet>> texts_;
+  Lists<NetworkSet> networks_;
+  Lists<TextSet> texts_;
   std::vector<RuleError> errors_;
   std::size_t errors_of_file_ = 0;
 };

@@ -529,8 +529,8 @@ class Loader {
 
   // Reads the numbers of a limit, those of its plans, and its block.
   std::optional<Limit> read_limit(const Fields& fields, const Rule& rule, RuleLimit& limit) {
-    const bool has_own = rule.plans.empty() || !NumberFields::first_given(fields).empty();
-    auto numbers = has_own ? read_numbers(NumberFields(fields)) : std::nullopt;
+    const bool has_own = rule.plans.empty() || has_numbers(fields);
+    auto numbers = has_own ? read_numbers(fields, fields) : std::nullopt;
     limit.by_plan = read_plans(fields, rule, limit.name, has_own);
     if (!limit.by_plan.empty()) {
       numbers = limit.by_plan[find_plan(rule, rule.default_plan).value_or(0)];
@@ -565,25 +565,27 @@ class Loader {
         FilePlans::explain_lack(plan, rule.name, name, *diagnostics_);
         continue;
       }
-      const auto limit = read_numbers(numbers == nullptr ? NumberFields(fields)
-                                                         : NumberFields(fields, numbers->fields));
+      const auto limit = read_numbers(fields, numbers == nullptr ? fields : numbers->fields);
       if (limit) by_plan.push_back(*limit);
     }
     if (by_plan.size() < plans.size()) by_plan.clear();
     return by_plan;
   }
 
-  std::optional<Limit> read_numbers(const NumberFields& from) {
-    const Fields& fields = from.of("algorithm");
+  // `numbers`: the limit itself, or what a plan has for it.
+  std::optional<Limit> read_numbers(const Fields& fields, const Fields& numbers) {
+    const auto of = [&](std::string_view key) -> const Fields& {
+      return is_number(key) ? numbers : fields;
+    };
     const auto algorithm = fields.choice<Algorithm>("algorithm");
-    const std::uint64_t units = read_units(from);
-    const Duration period = read_period(from, algorithm);
-    const Calendar* const calendar = read_calendar(from.of("per"), fields, *diagnostics_);
+    const std::uint64_t units = read_units(numbers);
+    const Duration period = read_period(numbers, algorithm);
+    const Calendar* const calendar = read_calendar(numbers, fields, *diagnostics_);
     if (!algorithm) return std::nullopt;
     LimitSpec spec{.algorithm = *algorithm, .limit = units, .per = period, .calendar = calendar};
-    spec.lease = read_lease(from.of("lease"), *algorithm);
+    spec.lease = read_lease(numbers, *algorithm);
     for (const core::OptionInfo& option : core::kLimitOptions) {
-      auto value = option.words.empty() ? from.of(option.name).integer(option.name)
+      auto value = option.words.empty() ? of(option.name).integer(option.name)
                                         : fields.choice<std::uint64_t>(option.name);
       if (value && option.is_time) *value /= 1000;  // of microseconds
       core::set_value(spec, option.option, value);
@@ -591,18 +593,17 @@ class Loader {
     for (LimitError error = find_error(spec); error != LimitError::kNone;
          error = find_error(spec)) {
       const std::string_view field = field_of(error, spec);
-      diagnostics_->add_message(from.at(field), explain(error, spec));
+      diagnostics_->add_message(of(field).at(field), explain(error, spec));
       core::drop_wrong_field(spec, error);
     }
     const auto limit = Limit::make(spec);
     if (!limit) return std::nullopt;
     check_terms(fields, *limit);
-    warn_of_sizes(*limit, terms_, from.at("limit"), warn_);
+    warn_of_sizes(*limit, terms_, numbers.at("limit"), warn_);
     return *limit;
   }
 
-  std::uint64_t read_units(const NumberFields& from) {
-    const Fields& fields = from.of("limit");
+  std::uint64_t read_units(const Fields& fields) {
     if (!fields.has("limit")) {
       diagnostics_->add(fields.at("limit"), "limit lacks 'limit'",
                         "expected 'limit:' with " + schema::expectation(fields.key("limit")) +
@@ -612,8 +613,7 @@ class Loader {
   }
 
   // Reads `per`, or `lease` if the algorithm has permits.
-  Duration read_period(const NumberFields& from, std::optional<Algorithm> algorithm) {
-    const Fields& fields = from.of("per");
+  Duration read_period(const Fields& fields, std::optional<Algorithm> algorithm) {
     const bool has_permits = algorithm ? holds_permits(*algorithm) : !fields.has("per");
     const bool is_lease = has_permits && (algorithm || fields.has("lease"));
     const std::string name = is_lease ? "lease" : "per";

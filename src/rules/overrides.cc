@@ -415,11 +415,8 @@ class Overrides::Impl {
  public:
   explicit Impl(std::size_t bound) : most(bound) {}
 
-  struct Place {
-    Shard& shard;
-    std::uint32_t hash;
-  };
-  Place place_of(std::string_view counter) {
+  // Also returns the hash for the table.
+  std::pair<Shard&, std::uint32_t> shard_of(std::string_view counter) {
     const std::size_t hash = std::hash<std::string_view>()(counter);
     return {shards[(hash >> 32) % kShards], static_cast<std::uint32_t>(hash)};
   }
@@ -436,7 +433,7 @@ Expected<bool> Overrides::set(std::string_view counter, const Override& given) {
     return Unexpected{"the key has " + std::to_string(counter.size()) +
                       " bytes; expected at most " + std::to_string(kLongestKey)};
   }
-  const auto [shard, hash] = impl_->place_of(counter);
+  const auto [shard, hash] = impl_->shard_of(counter);
   const std::lock_guard lock(shard.mutex);
   const bool is_full = impl_->size >= impl_->most || shard.table.is_full();
   if (is_full && !shard.table.find(counter, hash)) {
@@ -449,7 +446,7 @@ Expected<bool> Overrides::set(std::string_view counter, const Override& given) {
 }
 
 bool Overrides::unset(std::string_view counter) {
-  const auto [shard, hash] = impl_->place_of(counter);
+  const auto [shard, hash] = impl_->shard_of(counter);
   const std::lock_guard lock(shard.mutex);
   const bool was_there = shard.table.unset(counter, hash);
   if (was_there) --impl_->size;
@@ -478,7 +475,7 @@ void Overrides::replace(Overrides&& next) {
 std::optional<Override> Overrides::find(std::string_view counter,
                                         std::optional<Instant> now) const {
   if (impl_->size.load(std::memory_order_relaxed) == 0) return std::nullopt;
-  const auto [shard, hash] = impl_->place_of(counter);
+  const auto [shard, hash] = impl_->shard_of(counter);
   std::optional<Override> found;
   {
     const std::lock_guard lock(shard.mutex);

@@ -39,14 +39,10 @@ FilePlans::Plan read_plan(const Node& name, const Node& node, const schema::Map&
 
 }  // namespace
 
-bool NumberFields::is_number(std::string_view name) {
-  return std::ranges::find(kNumbers, name) != kNumbers.end();
-}
+bool is_number(std::string_view key) { return std::ranges::find(kNumbers, key) != kNumbers.end(); }
 
-std::string_view NumberFields::first_given(const Fields& limit) {
-  const auto* const given =
-      std::ranges::find_if(kNumbers, [&](std::string_view name) { return limit.has(name); });
-  return given == kNumbers.end() ? std::string_view() : *given;
+bool has_numbers(const Fields& limit) {
+  return std::ranges::any_of(kNumbers, [&](std::string_view key) { return limit.has(key); });
 }
 
 const FilePlans::Numbers* FilePlans::Plan::find(std::string_view limit) const {

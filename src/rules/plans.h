@@ -19,24 +19,10 @@
 
 namespace sluice::rules {
 
-// The numbers of a limit: keys of the limit itself, or of a plan. Borrows both.
-class NumberFields {
- public:
-  explicit NumberFields(const Fields& limit) : limit_(limit), numbers_(limit) {}
-  NumberFields(const Fields& limit, const Fields& plan) : limit_(limit), numbers_(plan) {}
-
-  // Where the key is expected: in the plan if plans have that key.
-  const Fields& of(std::string_view name) const { return is_number(name) ? numbers_ : limit_; }
-  std::size_t at(std::string_view name) const { return of(name).at(name); }
-
-  static bool is_number(std::string_view name);
-  // The first key of the limit that belongs to the numbers; empty if it has none.
-  static std::string_view first_given(const Fields& limit);
-
- private:
-  const Fields& limit_;
-  const Fields& numbers_;
-};
+// Whether a key belongs to the numbers of a limit, which a plan can have instead of the limit.
+bool is_number(std::string_view key);
+// Whether the limit has such a key.
+bool has_numbers(const Fields& limit);
 
 // The plans of one file. Borrows the document.
 class FilePlans {

@@ -329,17 +329,22 @@ bool equal(const Node& a, const Node& b) {
          std::equal(a.pairs.begin(), a.pairs.end(), b.pairs.begin(), b.pairs.end(), same_pair);
 }
 
-// The bytes of a scalar in the text, without quotes.
-struct Span {
-  std::size_t begin = 0;
-  std::size_t end = 0;
-  bool quoted = false;
+// Other text instead of some bytes of a file.
+struct Edit {
+  std::size_t at;
+  std::size_t removed;
+  std::string text = {};
+  // Of a scalar, whose bytes are those within its quotes:
+  bool is_quoted = false;
+  const Node* changed = nullptr;  // its copy in the tree
 
-  std::size_t behind() const noexcept { return end + (quoted ? 1 : 0); }
+  // The place after the scalar.
+  std::size_t behind() const noexcept { return at + removed + (is_quoted ? 1 : 0); }
 };
 
-// Returns nothing if the scalar is written with escapes or on several lines.
-std::optional<Span> find_span(std::string_view text, const Node& scalar) {
+// Returns an edit that removes the text of a scalar; nothing if it is written with escapes or on
+// several lines.
+std::optional<Edit> edit_of(std::string_view text, const Node& scalar) {
   std::size_t at = scalar.at;
   if (!scalar.is_scalar() || at >= text.size()) return std::nullopt;
   if (text[at] == '&') {  // an anchor precedes the value
@@ -353,7 +358,7 @@ std::optional<Span> find_span(std::string_view text, const Node& scalar) {
   const std::size_t end = at + scalar.text.size();
   if (text.substr(at, scalar.text.size()) != scalar.text) return std::nullopt;
   if (quoted && (end >= text.size() || text[end] != quote)) return std::nullopt;
-  return Span{at, end, quoted};
+  return Edit{.at = at, .removed = scalar.text.size(), .is_quoted = quoted};
 }
 
 // Changes values in the text of a file, and in a copy of its tree: what the new text must mean.
@@ -378,12 +383,12 @@ class Editor {
   bool set(Node& map, std::string_view key, const std::string& value, std::string_view neighbour) {
     const Node* const old = value_of(map, key);
     if (old == nullptr) return insert(map, key, value, neighbour);
-    const auto span = find_span(text_, *old);
-    if (!span) return false;
-    edits_.push_back({span->begin, span->end - span->begin, value});
+    auto edit = edit_of(text_, *old);
+    if (!edit) return false;
     Node& changed = own(map, key);
-    changed.text = value;
-    changed_.emplace_back(&changed, *span);
+    edit->text = changed.text = value;
+    edit->changed = &changed;
+    edits_.push_back(*std::move(edit));
     return true;
   }
 
@@ -407,12 +412,6 @@ class Editor {
   }
 
  private:
-  struct Edit {
-    std::size_t at;
-    std::size_t removed;
-    std::string text;
-  };
-
   Node& own(const Node*& place) {
     Node& copy = document_.nodes.emplace_back(*place);
     place = &copy;
@@ -428,14 +427,14 @@ class Editor {
   bool insert(Node& map, std::string_view key, const std::string& value,
               std::string_view neighbour) {
     const Pair* const before = find(&map, neighbour);
-    const auto span = before == nullptr ? std::nullopt : span_of(*before->second);
-    if (!span) return false;
+    const auto place = before == nullptr ? std::nullopt : place_after(*before->second);
+    if (!place) return false;
     const std::string added = std::string(key) + ": " + value;
     if (map.flow) {
-      edits_.push_back({span->behind(), 0, ", " + added});
+      edits_.push_back({*place, 0, ", " + added});
     } else {
       const std::size_t line = text_.rfind('\n', before->first->at) + 1;  // 0 if there is none
-      std::size_t end = std::min(text_.find('\n', span->behind()), text_.size());
+      std::size_t end = std::min(text_.find('\n', *place), text_.size());
       const bool has_return = end > 0 && text_[end - 1] == '\r';
       if (has_return) --end;
       edits_.push_back(
@@ -447,11 +446,12 @@ class Editor {
     return true;
   }
 
-  std::optional<Span> span_of(const Node& scalar) const {
-    for (const auto& [changed, span] : changed_) {
-      if (changed == &scalar) return span;
-    }
-    return find_span(text_, scalar);
+  // Returns the place after a scalar, which may have another value than the text.
+  std::optional<std::size_t> place_after(const Node& scalar) const {
+    const auto changed = std::ranges::find(edits_, &scalar, &Edit::changed);
+    if (changed != edits_.end()) return changed->behind();
+    const auto found = edit_of(text_, scalar);
+    return found ? std::optional(found->behind()) : std::nullopt;
   }
 
   const std::string_view bytes_;
@@ -459,7 +459,6 @@ class Editor {
   Document document_;  // and the copies
   const std::string_view text_ = diagnostics_.text();
   std::vector<Edit> edits_;
-  std::vector<std::pair<const Node*, Span>> changed_;  // scalars with another value than the text
 };
 
 EditError unknown_limit(const Node* limits, std::string_view rule, const std::string& name) {
