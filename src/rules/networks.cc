@@ -6,26 +6,6 @@
 #include "rules/diagnostics.h"
 
 namespace sluice::rules {
-namespace {
-
-// Returns the last address of the network with that many bits.
-Address last_of(Address address, unsigned bits) noexcept {
-  const unsigned all = is_v4(address) ? bits + base::IpAddress::kMappedBits : bits;
-  return all < 128 ? address | ~Address{0} >> all : address;
-}
-
-}  // namespace
-
-std::optional<Address> parse_address(std::string_view text) noexcept {
-  const auto parsed = base::IpAddress::parse(text);
-  if (!parsed) return std::nullopt;
-  std::uint64_t high = 0, low = 0;
-  for (std::size_t i = 0; i < 8; ++i) {
-    high = high << 8 | parsed->bytes[i];
-    low = low << 8 | parsed->bytes[i + 8];
-  }
-  return Address{high} << 64 | low;
-}
 
 Expected<std::optional<Network>> parse_network(std::string_view text) {
   const std::size_t slash = text.find('/');
@@ -53,7 +33,8 @@ Expected<std::optional<Network>> parse_network(std::string_view text) {
     return Unexpected{"the network " + in_quotes(text) + " has bits after its prefix; expected '" +
                       std::string(network->view()) + "'"};
   }
-  return std::optional(Network{*address, last_of(*address, bits)});
+  const unsigned all = has_v4 ? bits + base::IpAddress::kMappedBits : bits;
+  return std::optional(Network{*address, *address | base::IpAddress::after(all)});
 }
 
 bool looks_like_network(std::string_view text) noexcept {

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/ip_address.h"
 #include "sluice/expected.h"
 
 namespace sluice::rules {
@@ -107,13 +108,14 @@ class IntervalSet {
   std::vector<std::vector<Number>> samples_;  // from the largest to the smallest
 };
 
-// The number of an address. That of an IPv4 address is that of the IPv4-mapped IPv6 address
-// (::ffff:192.0.2.1).
-using Address = unsigned __int128;
+using Address = base::IpAddress::Number;
 
 // Returns nothing if the text is not an address.
-std::optional<Address> parse_address(std::string_view text) noexcept;
-constexpr bool is_v4(Address address) noexcept { return address >> 32 == 0xFFFF; }
+inline std::optional<Address> parse_address(std::string_view text) noexcept {
+  const auto parsed = base::IpAddress::parse(text);
+  return parsed ? std::optional(parsed->number) : std::nullopt;
+}
+constexpr bool is_v4(Address address) noexcept { return base::IpAddress{address}.is_v4(); }
 
 // The addresses of a network, of one kind.
 using Network = Interval<Address>;
