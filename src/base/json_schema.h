@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/json_reader.h"
 #include "base/json_writer.h"
@@ -14,26 +15,18 @@
 // The tables of a JSON reader as a JSON Schema (draft 2020-12).
 namespace sluice::base {
 
-// The objects and arrays around a value, the innermost first.
-struct JsonSchemaPath {
-  const void* object = nullptr;  // the table of an object, or the row of an array's elements
-  const JsonSchemaPath* outer = nullptr;
-
-  bool has(const void* one) const noexcept {
-    return object == one || (outer != nullptr && outer->has(one));
-  }
-};
+// The objects and arrays around a value: the tables of objects, and the rows of the elements of
+// arrays.
+using JsonSchemaPath = std::vector<const void*>;
 
 template <typename Document>
-void write_json_schema(JsonWriter& json, const JsonMember<Document>& of,
-                       const JsonSchemaPath& path = {});
+void write_json_schema(JsonWriter& json, const JsonMember<Document>& of, JsonSchemaPath path = {});
 
 // Writes the members that an object may have. What contains itself is written once.
 template <typename Document>
-void write_json_members(JsonWriter& json, const JsonObject<Document>& object,
-                        const JsonSchemaPath& outer) {
-  if (outer.has(&object)) return;
-  const JsonSchemaPath path{&object, &outer};
+void write_json_members(JsonWriter& json, const JsonObject<Document>& object, JsonSchemaPath path) {
+  if (std::find(path.begin(), path.end(), &object) != path.end()) return;
+  path.push_back(&object);
   const auto others = std::find_if(object.members.begin(), object.members.end(),
                                    [](const auto& member) { return member.name.empty(); });
   if (others != object.members.begin()) json.key("properties").begin_object();
@@ -58,8 +51,7 @@ void write_json_members(JsonWriter& json, const JsonObject<Document>& object,
 // Writes the schema of a row. It allows every document that the reader takes, and more: what the
 // functions of the table check is not in it.
 template <typename Document>
-void write_json_schema(JsonWriter& json, const JsonMember<Document>& of,
-                       const JsonSchemaPath& path) {
+void write_json_schema(JsonWriter& json, const JsonMember<Document>& of, JsonSchemaPath path) {
   constexpr std::array<std::pair<unsigned, std::string_view>, 7> kTypes{
       {{kJsonText, "string"},
        {kJsonNumber, "number"},
@@ -93,8 +85,9 @@ void write_json_schema(JsonWriter& json, const JsonMember<Document>& of,
     json.end_array();
   }
   if (of.object != nullptr) write_json_members(json, *of.object, path);
-  if (of.each != nullptr && !path.has(of.each)) {
-    write_json_schema(json.key("items"), *of.each, {of.each, &path});
+  if (of.each != nullptr && std::find(path.begin(), path.end(), of.each) == path.end()) {
+    path.push_back(of.each);
+    write_json_schema(json.key("items"), *of.each, std::move(path));
   }
   json.end_object();
 }

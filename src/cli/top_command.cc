@@ -81,8 +81,7 @@ void read_parts(const object& quota, TopSample& sample) {
   if (sample.parts.empty()) sample.no_parts = "no proxy has a part of a limit (docs/quota.md)";
 }
 
-}  // namespace
-
+// Throws Failed: why there is no answer, or that the server refused.
 TopSample read_top(AdminClient& client, const insight::TopKeysQuery& query, bool quota) {
   TopSample sample;
   sample.at = std::chrono::steady_clock::now();
@@ -108,8 +107,6 @@ TopSample read_top(AdminClient& client, const insight::TopKeysQuery& query, bool
   sort_top(sample);
   return sample;
 }
-
-namespace {
 
 void grow(std::uint64_t& sum, std::uint64_t before, std::uint64_t now) {
   sum += now < before ? now : now - before;

@@ -73,9 +73,6 @@ struct TopSample {
 // "sluice 1.2.3, up 2 h 3 min, store redis with 3 connections", by an answer of GET /v1/status.
 std::string server_line(const boost::json::object& status);
 
-// Throws Failed: why there is no answer, or that the server refused.
-TopSample read_top(AdminClient& client, const insight::TopKeysQuery& query, bool quota = false);
-
 // The samples of several servers as one: what the requests, denials and keys of all are together.
 // Not thread-safe.
 class TopSum {
@@ -114,7 +111,6 @@ class TopView {
 
   const insight::TopKeysQuery& query() const noexcept { return query_; }
   bool shows_quota() const noexcept { return quota_; }
-  bool is_paused() const noexcept { return is_paused_; }
   // Returns the screen, `height` lines at most.
   std::vector<std::string> screen(std::size_t width, std::size_t height) const;
   // Returns a report of any height, without the help for the keyboard.

@@ -21,6 +21,13 @@ bool is_class(std::string_view text) noexcept {
   return text.size() == 3 && text[0] >= '1' && text[0] <= '5' && text.substr(1) == "xx";
 }
 
+// Parses the status of a response, 100 to 599.
+std::optional<int> status_from(std::string_view text) noexcept {
+  const auto number = text.size() == 3 ? whole_number(text) : std::nullopt;
+  if (!number || *number < 100 || *number > 599) return std::nullopt;
+  return static_cast<int>(*number);
+}
+
 std::string number_error(const std::string& name, std::string_view value) {
   return "the attribute " + in_quotes(name) + " of the response is " + in_quotes(value) +
          "; expected a whole number from 0 to 9007199254740991";
@@ -97,12 +104,6 @@ std::vector<std::string> names_of_prices(const Node& node, const PriceTable* of_
 }
 
 }  // namespace
-
-std::optional<int> status_from(std::string_view text) noexcept {
-  const auto number = text.size() == 3 ? whole_number(text) : std::nullopt;
-  if (!number || *number < 100 || *number > 599) return std::nullopt;
-  return static_cast<int>(*number);
-}
 
 ResponseCount ResponseCount::read(const Node& node, Diagnostics& diagnostics) {
   ResponseCount count;

@@ -43,9 +43,6 @@ class ResponseCount {
   std::vector<std::string> attributes_;  // whose numbers are added
 };
 
-// Parses the status of a response, 100 to 599.
-std::optional<int> status_from(std::string_view text) noexcept;
-
 // The `prices` of a file: whole numbers by model and name. Models are in the order of their names.
 struct PriceTable {
   static constexpr std::size_t kMostNames = 32;

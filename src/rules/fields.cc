@@ -11,6 +11,14 @@ namespace {
 using schema::Key;
 using schema::Type;
 
+// Parses a whole percentage from 1% to 100%.
+std::optional<std::uint8_t> whole_percent(std::string_view text) noexcept {
+  if (!text.ends_with('%')) return std::nullopt;
+  const auto value = whole_number(text.substr(0, text.size() - 1));
+  if (!value || *value < 1 || *value > 100) return std::nullopt;
+  return static_cast<std::uint8_t>(*value);
+}
+
 // Each check_* returns whether the value is valid, and reports the error if it is not.
 
 bool wrong(const Key& key, const Node& node, Diagnostics& diagnostics, std::string_view hint = {}) {
@@ -198,13 +206,6 @@ std::optional<std::uint64_t> grouped_number(std::string_view text) {
 std::optional<std::uint64_t> whole_number(std::string_view text) noexcept {
   const bool has_zeros = text.size() > 1 && text[0] == '0';
   return has_zeros ? std::nullopt : base::read_number<std::uint64_t>(text);
-}
-
-std::optional<std::uint8_t> whole_percent(std::string_view text) noexcept {
-  if (!text.ends_with('%')) return std::nullopt;
-  const auto value = whole_number(text.substr(0, text.size() - 1));
-  if (!value || *value < 1 || *value > 100) return std::nullopt;
-  return static_cast<std::uint8_t>(*value);
 }
 
 std::optional<double> share_of(std::string_view text) noexcept {

@@ -90,9 +90,6 @@ std::optional<std::uint64_t> whole_number(std::string_view text) noexcept;
 // Parses a whole number of a file, whose digits may be in groups: 500_000_000.
 std::optional<std::uint64_t> grouped_number(std::string_view text);
 
-// Parses a whole percentage from 1% to 100%.
-std::optional<std::uint8_t> whole_percent(std::string_view text) noexcept;
-
 // Parses a number from 0 to 1, such as 0.01.
 std::optional<double> share_of(std::string_view text) noexcept;
 
