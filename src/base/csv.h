@@ -8,8 +8,6 @@
 // Lines of CSV (RFC 4180), whose fields have no line breaks.
 namespace sluice::base {
 
-enum class CsvFault : std::uint8_t { kNone, kOpenQuote, kTextAfterQuote };
-
 // Takes one field after the other from a line. Borrows the line.
 class CsvFields {
  public:
@@ -26,7 +24,8 @@ class CsvFields {
   }
   // Whether the last field has quotes, which are written twice.
   bool doubled() const { return doubled_; }
-  CsvFault fault() const { return fault_; }
+  // What is wrong with the field after the last one, as "WHAT; EXPECTED"; empty: nothing.
+  std::string_view error() const { return error_; }
 
  private:
   bool quoted(std::string_view& field) {
@@ -38,10 +37,12 @@ class CsvFields {
       ++end;
     }
     const bool has_text = end + 1 < rest_.size() && rest_[end + 1] != separator_;
-    fault_ = end >= rest_.size() ? CsvFault::kOpenQuote
-             : has_text          ? CsvFault::kTextAfterQuote
-                                 : CsvFault::kNone;
-    ended_ = fault_ != CsvFault::kNone;
+    if (end >= rest_.size()) {
+      error_ = "a quote is not closed; expected \" at the end of the field";
+    } else if (has_text) {
+      error_ = "text follows a closed quote; expected a comma, or \"\" for a quote";
+    }
+    ended_ = !error_.empty();
     if (ended_) return false;
     field = rest_.substr(1, end - 1);
     return after(end + 1);
@@ -57,7 +58,7 @@ class CsvFields {
   char separator_;
   bool ended_ = false;
   bool doubled_ = false;
-  CsvFault fault_ = CsvFault::kNone;
+  std::string_view error_;
 };
 
 // Returns a field with each doubled quote once.

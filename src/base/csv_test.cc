@@ -14,12 +14,8 @@ std::string fields_of(std::string_view line, char separator = ',') {
   for (std::string_view field; fields.next(field);) {
     out += "[" + (fields.doubled() ? undoubled(field) : std::string(field)) + "]";
   }
-  switch (fields.fault()) {
-    case CsvFault::kNone: return out;
-    case CsvFault::kOpenQuote: return out + " open";
-    case CsvFault::kTextAfterQuote: return out + " text";
-  }
-  return out;
+  if (fields.error().empty()) return out;
+  return out + (fields.error().starts_with("a quote is not closed; ") ? " open" : " text");
 }
 
 TEST(Csv, TakesFieldByField) {

@@ -305,13 +305,8 @@ Cells cells_of(std::string_view line) {
   for (std::string_view field; fields.next(field);) {
     cells.push_back(fields.doubled() ? base::undoubled(field) : std::string(field));
   }
-  switch (fields.fault()) {
-    case base::CsvFault::kNone: return cells;
-    case base::CsvFault::kOpenQuote:
-      throw Failed("a quote is not closed; expected \" at the end of the field");
-    case base::CsvFault::kTextAfterQuote: break;
-  }
-  throw Failed("text follows a closed quote; expected a comma, or \"\" for a quote");
+  if (!fields.error().empty()) throw Failed(std::string(fields.error()));
+  return cells;
 }
 
 bool is_column(std::string_view name) {

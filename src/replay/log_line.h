@@ -173,6 +173,12 @@ enum class LineFault : std::uint8_t {
 // Returns what is wrong and what is expected.
 std::string_view explain(LineFault fault) noexcept;
 
+// Returns the fault of a line with that time, in any format but the Common and the Combined one.
+constexpr LineFault fault_of_time(TimestampFault fault) noexcept {
+  if (fault == TimestampFault::kNone) return LineFault::kNone;
+  return fault == TimestampFault::kOutOfRange ? LineFault::kOutOfRange : LineFault::kMalformedTime;
+}
+
 // Reads a line of the Common or the Combined Log Format:
 //
 //   client ident user [20/Feb/2016:00:00:45 -0500] "GET /a?b=c HTTP/1.1" 200 187 "referer" "agent"

@@ -57,19 +57,16 @@ std::vector<std::string> names_in(std::string_view header) {
     field = field.substr(begin, field.find_last_not_of(' ') + 1 - begin);
     names.push_back(fields.doubled() ? base::undoubled(field) : std::string(field));
   }
-  if (fields.fault() != base::CsvFault::kNone) names.clear();
+  if (!fields.error().empty()) names.clear();
   return names;
 }
 
 // Returns whether one of the columns is the time.
 bool has_time(const std::vector<std::string>& names, const FieldMap& map) {
-  const auto is_time = [&](const std::string& name) {
-    for (const FieldTarget* target = map.find(name); target != nullptr; target = target->also) {
-      if (target->kind == FieldKind::kTime) return true;
-    }
-    return false;
-  };
-  return std::any_of(names.begin(), names.end(), is_time);
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    const auto targets = map.find(name);
+    return std::ranges::find(targets, FieldKind::kTime, &FieldTarget::kind) != targets.end();
+  });
 }
 
 // Returns whether the first line has names of columns: one is the time, or all are identifiers and
@@ -114,7 +111,7 @@ LineFault LogParser::read_csv(std::string_view line, LogLine& out, LogExtras& ex
     record_.add((*columns_)[column],
                 fields.doubled() ? extras.copy(base::undoubled(field)) : field);
   }
-  if (fields.fault() != base::CsvFault::kNone) return LineFault::kOpenField;
+  if (!fields.error().empty()) return LineFault::kOpenField;
   if (column < columns_->size()) return LineFault::kColumns;
   return record_.finish(false);
 }
@@ -164,9 +161,8 @@ LineFault read_envoy_line(std::string_view line, LogTimeReader& times, LogLine& 
   out.escaped = false;
   const std::size_t closing = line.find(']');
   if (!line.starts_with('[') || closing == line.npos) return LineFault::kNoEnvoyTime;
-  const auto fault = times.read(line.substr(1, closing - 1), out.at);
-  if (fault == TimestampFault::kOutOfRange) return LineFault::kOutOfRange;
-  if (fault != TimestampFault::kNone) return LineFault::kMalformedTime;
+  const LineFault wrong_time = fault_of_time(times.read(line.substr(1, closing - 1), out.at));
+  if (wrong_time != LineFault::kNone) return wrong_time;
   LineCursor cursor(line.substr(closing + 1));
   if (!cursor.eat(" \"")) return LineFault::kNoRequest;
   const std::string_view request = cursor.quoted();
@@ -366,11 +362,34 @@ LogFormat detect_format(std::string_view text, const FieldMap& map) {
   return has_header(text, map) ? LogFormat::kCsv : LogFormat::kCommon;
 }
 
+namespace {
+
+// Returns the error if --field names a field that a log of this format never has; else empty.
+std::string lack_of(LogFormat format, const FieldMap& map) {
+  if (format == LogFormat::kEnvoy && map.has_names()) {
+    return "--field names fields of JSON and CSV logs, and the format of this log is " +
+           std::string(title_of(format));
+  }
+  if (format != LogFormat::kCommon) return "";
+  for (const FieldTarget& user : map.find(kUserField)) {
+    if (user.kind == FieldKind::kAttribute) continue;
+    return "--field: the user of an access log can be an attribute that the log lacks, such as "
+           "header.x-user=remote_user";
+  }
+  return map.lack(
+      "--field names fields of JSON and CSV logs, and the user of Common and Combined ones; "
+      "the log has no field",
+      std::array{std::string(kUserField)});
+}
+
+}  // namespace
+
 void LogParser::begin(LogFormat format) {
   format_ = format;
+  error_ = lack_of(format, map_);
   if (format != LogFormat::kCommon) return;
   user_ = map_.find(kUserField);
-  if (user_ != nullptr) map_.note(kUserField);
+  if (!user_.empty()) map_.note(kUserField);
 }
 
 void LogParser::add_user(LogLine& out, LogExtras& extras) {
@@ -380,10 +399,8 @@ void LogParser::add_user(LogLine& out, LogExtras& extras) {
     user = extras.copy(user_text_);
   }
   out.fields_at = static_cast<std::uint32_t>(extras.fields.size());
-  for (const FieldTarget* target = user_; target != nullptr; target = target->also) {
-    extras.fields.push_back({target->name, user});
-    ++out.fields_size;
-  }
+  for (const FieldTarget& target : user_) extras.fields.push_back({target.name, user});
+  out.fields_size = static_cast<std::uint32_t>(user_.size());
 }
 
 LineFault LogParser::read_other(std::string_view line, LogLine& out, LogExtras& extras) {
@@ -534,24 +551,6 @@ namespace {
 constexpr std::size_t kBatches = 4;
 constexpr std::size_t kExcerpt = 60;
 
-// Returns the error if --field names a field that a log of this format never has; else empty.
-std::string lack_of(LogFormat format, const FieldMap& map) {
-  if (format == LogFormat::kEnvoy && map.has_names()) {
-    return "--field names fields of JSON and CSV logs, and the format of this log is " +
-           std::string(title_of(format));
-  }
-  if (format != LogFormat::kCommon) return "";
-  for (const FieldTarget* user = map.find(kUserField); user != nullptr; user = user->also) {
-    if (user->kind == FieldKind::kAttribute) continue;
-    return "--field: the user of an access log can be an attribute that the log lacks, such as "
-           "header.x-user=remote_user";
-  }
-  return map.lack(
-      "--field names fields of JSON and CSV logs, and the user of Common and Combined ones; "
-      "the log has no field",
-      std::array{std::string(kUserField)});
-}
-
 }  // namespace
 
 // An open log, whose text it splits into lines across the blocks.
@@ -584,7 +583,7 @@ class LogReader::Splitter {
 
   // Call this at the log's end, after the last split(). Parses the remaining text as the last line.
   void finish(LogBatch& batch) {
-    if (number_ == 0) set_format(batch.format = format_of(rest_));
+    if (number_ == 0) parser_.begin(batch.format = format_of(rest_));
     if (!rest_.empty() || too_long_) take(batch, rest_);
   }
 
@@ -595,16 +594,11 @@ class LogReader::Splitter {
 
   // Decides about the format of the log at its first complete line.
   void begin(LogBatch& batch, std::string_view text) {
-    if (number_ == 0 && text.find('\n') != text.npos) set_format(format_of(text));
+    if (number_ == 0 && text.find('\n') != text.npos) parser_.begin(format_of(text));
     batch.format = parser_.format();
   }
   LogFormat format_of(std::string_view text) const {
     return input_.format ? *input_.format : detect_format(text, fields_);
-  }
-
-  void set_format(LogFormat format) {
-    parser_.begin(format);
-    lack_ = lack_of(format, fields_);
   }
 
   void take(LogBatch& batch, std::string_view line) {
@@ -615,9 +609,14 @@ class LogReader::Splitter {
     if (!dropped) {
       LogLine& read = batch.lines.emplace_back();
       fault = parser_.read(line, read, batch.extras);
-      if (fault == LineFault::kNone && lack_.empty()) return name(batch, read);
+      const bool is_refused = !parser_.error().empty();
+      if (fault == LineFault::kNone && !is_refused) return name(batch, read);
       batch.lines.pop_back();
-      if (fault == LineFault::kNone || !parser_.error().empty()) return refuse(batch);
+      if (is_refused && (fault == LineFault::kNone || fault == LineFault::kHeader)) {
+        refused_ = true;
+        batch.error = parser_.error();
+        return;
+      }
       if (fault == LineFault::kHeader) return;
       if (fault == LineFault::kWithoutRules) return static_cast<void>(++batch.without_rules);
     }
@@ -629,12 +628,6 @@ class LogReader::Splitter {
         batch.complaints.emplace_back(":" + std::to_string(number_) + ": skipped: ");
     what += explain(fault);
     if (!line.empty()) what += ": " + printable(line.substr(0, kExcerpt));
-  }
-
-  // Ends the log at this line.
-  void refuse(LogBatch& batch) {
-    refused_ = true;
-    batch.error = parser_.error().empty() ? lack_ : parser_.error();
   }
 
   void name(LogBatch& batch, LogLine& line) {
@@ -663,7 +656,6 @@ class LogReader::Splitter {
   const LogInput& input_;
   FieldMap& fields_;
   LogParser parser_;
-  std::string lack_;  // why the log may not be read: a person names fields that its format lacks
   LogAttributes attributes_;
   std::string_view rest_;  // the unfinished line at the end of the last split's text
   std::string carried_;    // the same, for the next block
@@ -673,6 +665,8 @@ class LogReader::Splitter {
   std::size_t shown_ = 0;
 };
 
+namespace {
+
 LogQueue queue_of(const LogInput& input) {
   LogQueue queue;
   for (std::size_t log = 0; log < input.logs.size(); ++log) {
@@ -680,6 +674,8 @@ LogQueue queue_of(const LogInput& input) {
   }
   return queue;
 }
+
+}  // namespace
 
 LogReader::LogReader(const LogInput& input)
     : input_(input),
@@ -959,7 +955,7 @@ void compare_zones(const LogInput& input, const std::vector<TakenLog>& logs, Log
 void read_logs(const LogInput& input, LogTotals& totals,
                const std::function<void(const LogBatch&, std::size_t, Instant)>& take) {
   totals.logs = input.logs;
-  totals.has_user = FieldMap(input.fields).find(kUserField) != nullptr;
+  totals.has_user = !FieldMap(input.fields).find(kUserField).empty();
   LogReader reader(input);
   std::vector<TakenLog> logs(input.logs.size());
   totals.size = size_of(input);

@@ -76,7 +76,8 @@ class LogParser {
   void begin(LogFormat format);
   LogFormat format() const noexcept { return format_; }
 
-  // Why no line of the log may be read, after its first one. Empty: they may.
+  // Why the requests of the log may not be read: a person names fields that it lacks, or a CSV log,
+  // after its first line, has no column with the time. Empty: they may.
   const std::string& error() const noexcept { return error_; }
 
   // Reads a line without its line end. A line that is not of the format of the log but of another
@@ -94,7 +95,7 @@ class LogParser {
 
   void finish_access_line(LogLine& out, LogExtras& extras) {
     extras.normalize_path(out);
-    if (user_ != nullptr && out.user.data() != nullptr) add_user(out, extras);
+    if (!user_.empty() && out.user.data() != nullptr) add_user(out, extras);
   }
   void add_user(LogLine& out, LogExtras& extras);
   LineFault read_other(std::string_view line, LogLine& out, LogExtras& extras);
@@ -107,7 +108,7 @@ class LogParser {
   FieldMap& map_;
   LogRecord record_;
   std::string error_;
-  const FieldTarget* user_ = nullptr;  // what the user of an access log is; null: nothing
+  std::span<const FieldTarget> user_;  // what the user of an access log is
   std::string user_text_;
   std::optional<std::vector<std::string>> columns_;  // of a CSV log, after its first line
   char separator_ = ',';
@@ -245,7 +246,6 @@ struct LogBatch {
 // its log is that of the latest before it.
 using LogQueue = std::priority_queue<std::pair<Instant, std::size_t>,
                                      std::vector<std::pair<Instant, std::size_t>>, std::greater<>>;
-LogQueue queue_of(const LogInput& input);
 
 // Reads logs in a separate thread. The thread inflates, splits and parses at most a few batches
 // ahead of the caller, so that memory does not depend on the size of the logs. The next batch is of
@@ -316,6 +316,8 @@ struct LogTotals {
   std::uint64_t late = 0;             // lines that are earlier than one before them in their log
 
   std::uint64_t parsed() const noexcept { return lines - skipped - without_rules; }
+  // Returns the name of the log, or their number.
+  std::string logs_text() const;
   // Says what is wrong with the skipped lines.
   std::string skipped_text() const;
   // Returns "; expected --field ..." or another source of an attribute or a cost that the logs

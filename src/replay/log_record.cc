@@ -17,7 +17,7 @@ using UsualField = std::pair<std::string_view, FieldTarget>;  // by the source
 
 constexpr UsualField usual(std::string_view source, FieldKind kind, std::uint8_t rank,
                            std::string_view name = {}) {
-  return {source, {kind, rank, name, nullptr}};
+  return {source, {kind, rank, name}};
 }
 
 using enum FieldKind;
@@ -93,23 +93,16 @@ FieldTarget target_of_name(std::string_view name, std::uint8_t rank) noexcept {
 
 FieldMap::FieldMap(std::span<const FieldMapping> mappings)
     : mappings_(mappings.begin(), mappings.end()), complete_(mappings.empty()) {
-  for (const auto& [source, target] : kUsualFields) add(source, target);
+  for (const auto& [source, target] : kUsualFields) targets_[source] = {target};
   for (const FieldMapping& mapping : mappings_) {
-    add(mapping.source, target_of_name(mapping.name, 0));
+    auto& targets = targets_[mapping.source];
+    targets.insert(targets.begin(), target_of_name(mapping.name, 0));
   }
 }
 
-void FieldMap::add(std::string_view source, FieldTarget target) {
-  const auto [place, is_new] = targets_.try_emplace(source, target);
-  if (is_new) return;
-  others_.push_back(place->second);
-  place->second = target;
-  place->second.also = &others_.back();
-}
-
-const FieldTarget* FieldMap::find(std::string_view source) const noexcept {
+std::span<const FieldTarget> FieldMap::find(std::string_view source) const noexcept {
   const auto found = targets_.find(source);
-  return found == targets_.end() ? nullptr : &found->second;
+  return found == targets_.end() ? std::span<const FieldTarget>() : found->second;
 }
 
 std::size_t FieldMap::AnyCase::operator()(std::string_view text) const noexcept {
@@ -175,11 +168,6 @@ std::string_view without_port(std::string_view address) noexcept {
   return colon == address.rfind(':') ? address.substr(0, colon) : address;
 }
 
-LineFault fault_of_time(TimestampFault fault) noexcept {
-  if (fault == TimestampFault::kNone) return LineFault::kNone;
-  return fault == TimestampFault::kOutOfRange ? LineFault::kOutOfRange : LineFault::kMalformedTime;
-}
-
 }  // namespace
 
 std::string_view LogExtras::copy(std::string_view from) {
@@ -229,8 +217,8 @@ void LogRecord::add(std::string_view source, std::string_view value) {
   constexpr std::string_view kAttributes = "attributes.";
   constexpr std::string_view kWithoutRules = "without_rules.";
   note(source);
-  if (const FieldTarget* target = map_.find(source)) {
-    for (; target != nullptr; target = target->also) add(*target, value);
+  if (const auto targets = map_.find(source); !targets.empty()) {
+    for (const FieldTarget& target : targets) add(target, value);
   } else if (source.starts_with(kAttributes)) {
     line_->has_cost = true;  // a recording omits a cost of 1
     add_recorded(extras_->copy(source.substr(kAttributes.size())), value);

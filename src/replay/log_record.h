@@ -47,8 +47,7 @@ enum class FieldKind : std::uint8_t {
 struct FieldTarget {
   FieldKind kind = FieldKind::kAttribute;
   std::uint8_t rank = 0;
-  std::string_view name = {};         // of the attribute or of the limit
-  const FieldTarget* also = nullptr;  // another meaning of the same field
+  std::string_view name = {};  // of the attribute or of the limit
 };
 
 // Returns the meaning of an attribute's name, of "cost", of "costs.LIMIT" or of "time". Borrows it.
@@ -64,8 +63,8 @@ class FieldMap {
   FieldMap(const FieldMap&) = delete;
   FieldMap& operator=(const FieldMap&) = delete;
 
-  // Returns the meaning of a field, or null. Valid as long as the map.
-  const FieldTarget* find(std::string_view source) const noexcept;
+  // Returns the meanings of a field: none, one or several. Valid as long as the map.
+  std::span<const FieldTarget> find(std::string_view source) const noexcept;
 
   // Whether a person has named fields.
   bool has_names() const noexcept { return !mappings_.empty(); }
@@ -89,13 +88,10 @@ class FieldMap {
     bool operator()(std::string_view a, std::string_view b) const noexcept;
   };
 
-  void add(std::string_view source, FieldTarget target);
-
   std::deque<FieldMapping> mappings_;
   std::vector<std::string> noted_;  // until those of mappings_ are among them
   bool complete_;
-  std::deque<FieldTarget> others_;  // what `also` points to
-  boost::unordered_flat_map<std::string_view, FieldTarget, AnyCase, AnyCase> targets_;
+  boost::unordered_flat_map<std::string_view, std::vector<FieldTarget>, AnyCase, AnyCase> targets_;
 };
 
 // An attribute of a line besides the members of LogLine.
@@ -150,7 +146,6 @@ class LogRecord {
   bool takes(FieldKind kind, std::uint8_t rank) noexcept;
   void set(FieldKind kind, std::string_view value);
   void set_cost(std::string_view limit, std::string_view value);
-  void set_client(std::string_view address) noexcept;
 
   FieldMap& map_;
   LogTimeReader times_;
