@@ -40,10 +40,8 @@ bool check_file(const std::string& file, const FileKind& kind, bool is_strict) {
   const auto text = read(file);
   Errors warnings;
   const auto summary = text ? kind.check(*text, file, warnings) : text;
-  for (const RuleError& error : summary ? Errors() : summary.error()) {
-    std::cerr << error.to_string() << '\n';
-  }
-  for (const RuleError& warning : warnings) std::cerr << warning.to_string() << '\n';
+  if (!summary) print_errors(summary.error());
+  print_errors(warnings);
   if (!summary || (is_strict && !warnings.empty())) return false;
   std::cout << file << ": ok" << (summary->empty() ? "" : ", ") << *summary << '\n';
   return true;
@@ -121,6 +119,10 @@ void warn_about_variables(const std::set<std::string>& names) {
 }
 
 }  // namespace
+
+void print_errors(std::span<const RuleError> errors) {
+  for (const RuleError& error : errors) std::cerr << error.to_string() << '\n';
+}
 
 std::string shell_word(std::string_view word) {
   constexpr std::string_view kPlain =

@@ -79,6 +79,9 @@ class Command {
   CLI::App* app_;
 };
 
+// Prints errors or warnings of a file to standard error, each as a line.
+void print_errors(std::span<const RuleError> errors);
+
 // Returns the word as a shell reads it, in quotes if it needs them.
 std::string shell_word(std::string_view word);
 // Returns " --admin 10.0.0.1:6070" for a shell; nothing without a value.

@@ -144,7 +144,7 @@ std::optional<RuleSet> read_rules(const std::string& file, const std::string& ov
   }
   auto rules = RuleSet::load(file);
   if (!rules) {
-    for (const RuleError& error : rules.error()) std::cerr << error.to_string() << "\n";
+    print_errors(rules.error());
     throw Failed("the rules of '" + file + "' are wrong");
   }
   if (!overrides_file.empty()) {

@@ -93,14 +93,11 @@ std::vector<FoundKey> read_values(RedisSession& session, std::span<const std::st
   std::vector<FoundKey> found;
   for (const std::string& key : keys) {
     found.push_back({.redis_key = key, .type = {}});
-    for (const std::string_view verb : {"TYPE", "PTTL", "GET", "HGET"}) {
-      commands.emplace_back([&key, verb](redis::Command& command) {
-        command.append(verb);
-        command.append(key);
-        if (verb == "HGET") command.append(redis::kHeadOfBudget);
-        command.slot = redis::slot_of(key);
-      });
+    const std::uint16_t slot = redis::slot_of(key);
+    for (const std::string_view verb : {"TYPE", "PTTL", "GET"}) {
+      commands.push_back(RedisSession::of_words({verb, key}, slot));
     }
+    commands.push_back(RedisSession::of_words({"HGET", key, redis::kHeadOfBudget}, slot));
   }
   const auto take = [&](std::size_t number, const redis::Reply& reply) {
     FoundKey& one = found[number / 4];

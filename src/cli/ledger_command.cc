@@ -177,17 +177,11 @@ class LedgerReader {
                    const redis::CounterName& name) {
     constexpr std::size_t kPage = 1000;
     begin();
+    const std::string page_size = std::to_string(kPage);
     std::string from = "-";
     for (std::size_t count = kPage; count == kPage;) {
-      const auto fill = [&](redis::Command& command) {
-        for (const std::string_view word :
-             {std::string_view("XRANGE"), std::string_view(key), std::string_view(from),
-              std::string_view("+"), std::string_view("COUNT")}) {
-          command.append(word);
-        }
-        command.append(std::uint64_t{kPage});
-        command.slot = redis::slot_of(key);
-      };
+      const auto fill = RedisSession::of_words({"XRANGE", key, from, "+", "COUNT", page_size},
+                                               redis::slot_of(key));
       const auto take = [&](const redis::Reply& reply) {
         count = reply.count;
         for (const redis::Reply& one : reply) {
@@ -221,14 +215,8 @@ class LedgerReader {
     std::string counter = key.substr(prefix.size() + 1);
     if (counter.starts_with('{')) counter.erase(0, counter.find('}') + 1);
     counter.insert(0, prefix);
-    const auto fill = [&](redis::Command& command) {
-      for (const std::string_view word :
-           {std::string_view("EVAL"), kCompared, std::string_view("2"), std::string_view(counter),
-            std::string_view(key)}) {
-        command.append(word);
-      }
-      command.slot = redis::slot_of(key);
-    };
+    const auto fill =
+        RedisSession::of_words({"EVAL", kCompared, "2", counter, key}, redis::slot_of(key));
     session.ask(fill, [&](const redis::Reply& reply) {
       if (!reply.is_array_of(2) || !reply[1].is_array_of(1)) return;
       const std::string_view head = reply[0].string();
@@ -433,19 +421,7 @@ void print_table(const std::vector<const Column*>& columns, const Groups& groups
     for (const std::string& name : names) row.push_back(replay::printable(name));
     row.push_back(std::to_string(spent));
   }
-  std::vector<std::size_t> widths(columns.size() + 1);
-  for (const auto& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  for (const auto& row : rows) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      const std::string space(widths[i] - row[i].size(), ' ');
-      const bool is_last = i + 1 == row.size();
-      line += is_last ? space + row[i] : row[i] + space + "  ";
-    }
-    std::cout << line << '\n';
-  }
+  std::cout << replay::table_text(rows, columns.size());
 }
 
 int sum(const LedgerFlags& flags) {

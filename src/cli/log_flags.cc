@@ -147,9 +147,13 @@ Failed unreadable(const std::string& text, int status) {
   return Failed(replay::printable(text), status);
 }
 
-void check_page(const std::string& path) {
+void check_page(const std::string& path, const std::vector<std::string>& inputs) {
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(path, ignored)) return;
+  for (const std::string& input : inputs) {
+    if (!std::filesystem::equivalent(input, path, ignored)) continue;
+    throw unreadable("--html " + path + " is one of the inputs; expected another file", kUsage);
+  }
   std::string start(9, '\0');
   std::ifstream(path, std::ios::binary)
       .read(start.data(), static_cast<std::streamsize>(start.size()));
@@ -165,11 +169,6 @@ void write_page(const std::string& path, const std::string& page) {
   file.write(page.data(), static_cast<std::streamsize>(page.size()));
   file.close();
   if (!file) throw unreadable(path + ": cannot write the page: " + std::strerror(errno));
-}
-
-bool is_same_file(const std::string& a, const std::string& b) {
-  std::error_code ignored;
-  return std::filesystem::is_regular_file(a, ignored) && std::filesystem::equivalent(a, b, ignored);
 }
 
 }  // namespace sluice::cli

@@ -64,11 +64,8 @@ Failed unreadable(const std::string& text, int status = kFailed);
 
 // Writes a page to a file. Throws Failed.
 void write_page(const std::string& path, const std::string& page);
-// Throws Failed if the file exists and is no HTML page: it may be a log. `--html access.log*` takes
-// the first one as the page.
-void check_page(const std::string& path);
-
-// Returns whether two paths name the same existing file.
-bool is_same_file(const std::string& a, const std::string& b);
+// Throws Failed if the page would overwrite one of the inputs, or another file that is no HTML
+// page: it may be a log. `--html access.log*` takes the first one as the page.
+void check_page(const std::string& path, const std::vector<std::string>& inputs);
 
 }  // namespace sluice::cli

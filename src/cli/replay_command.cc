@@ -87,13 +87,6 @@ struct ReplayFlags {
   std::size_t max_keys = replay::ReplayOptions{}.max_keys;
 };
 
-// Returns whether the page would overwrite a log or the rules.
-bool is_an_input(const ReplayFlags& arguments) {
-  const auto same = [&](const std::string& input) { return is_same_file(input, arguments.html); };
-  return same(arguments.rules) || same(arguments.against) || same(arguments.overrides) ||
-         std::any_of(arguments.input.logs.begin(), arguments.input.logs.end(), same);
-}
-
 bool stdout_has_colours() {
   const char* no_color = std::getenv("NO_COLOR");
   const char* terminal = std::getenv("TERM");
@@ -142,12 +135,8 @@ std::optional<RuleSet> load_rules(const std::string& path, bool is_strict) {
     rules = RuleSet::load(path, {.no_permits = "which a replay does not hold: a log does not say "
                                                "when a request ends"});
   }
-  const auto print = [](const RuleError& error) { std::cerr << error.to_string() << "\n"; };
-  if (!rules) {
-    std::for_each(rules.error().begin(), rules.error().end(), print);
-    return {};
-  }
-  std::for_each(rules->warnings().begin(), rules->warnings().end(), print);
+  print_errors(rules ? rules->warnings() : rules.error());
+  if (!rules) return {};
   if (is_strict && !rules->warnings().empty()) return {};
   return *rules;
 }
@@ -174,11 +163,9 @@ void check_costs(const std::vector<replay::FieldMapping>& fields, const RuleSet&
 }
 
 int work(const ReplayFlags& arguments) {
-  if (!arguments.html.empty() && is_an_input(arguments)) {
-    throw unreadable("--html " + arguments.html + " is one of the inputs; expected another file",
-                     kUsage);
-  }
-  check_page(arguments.html);
+  std::vector<std::string> inputs = arguments.input.logs;
+  inputs.insert(inputs.end(), {arguments.rules, arguments.against, arguments.overrides});
+  check_page(arguments.html, inputs);
   const auto rules = load_rules(arguments.rules, arguments.strict);
   std::optional<RuleSet> against;
   if (!arguments.against.empty()) against = load_rules(arguments.against, arguments.strict);

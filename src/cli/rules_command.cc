@@ -236,7 +236,7 @@ std::optional<RuleSet> check_texts(const server::FilesRead& read, const RuleTerm
   auto rules = RuleSet::parse(views_of(read.texts), terms);
   std::vector<RuleError> errors = read.errors;
   if (!rules) errors.insert(errors.end(), rules.error().begin(), rules.error().end());
-  for (const RuleError& error : errors) std::cerr << error.to_string() << '\n';
+  print_errors(errors);
   if (!errors.empty()) return std::nullopt;
   return *std::move(rules);
 }
@@ -742,7 +742,7 @@ int convert(const std::string& file) {
     }
     text = Unexpected{config.error()};
   }
-  for (const RuleError& error : text.error()) std::cerr << error.to_string() << '\n';
+  print_errors(text.error());
   return 1;
 }
 

@@ -89,7 +89,7 @@ int serve(const ServeFlags& flags) {
   if (is_found || !flags.config.empty()) {
     auto loaded = server::load_config(is_found ? kLocalConfig : flags.config);
     if (!loaded) {
-      for (const RuleError& error : loaded.error()) std::cerr << error.to_string() << '\n';
+      print_errors(loaded.error());
       return kFailed;
     }
     config = std::move(*loaded);

@@ -291,19 +291,16 @@ Examples:
 
 using Row = std::vector<std::string>;
 
-Row counts_of(const RequestCounts& counts) {
-  return {replay::grouped(counts.requests),
+Row row_of(const std::string& name, const std::string& what, const RequestCounts& counts) {
+  constexpr std::size_t kWidest = 44;
+  return {replay::printable(name, kWidest),
+          replay::printable(what, kWidest),
+          replay::grouped(counts.requests),
           replay::grouped(counts.denied),
           counts.requests > 0 ? replay::percent(counts.denied, counts.requests) : "-",
           replay::grouped(counts.failed),
           replay::grouped(counts.shadow),
           replay::grouped(counts.skipped)};
-}
-
-Row row_of(std::string name, std::string what, const RequestCounts& counts) {
-  Row row = {std::move(name), std::move(what)};
-  for (std::string& cell : counts_of(counts)) row.push_back(std::move(cell));
-  return row;
 }
 
 std::vector<Row> rows_of(const object& status, const CountsByLimit& counts) {
@@ -331,23 +328,6 @@ std::vector<Row> rows_of(const object& status, const CountsByLimit& counts) {
     rows.push_back(row_of("(no rule)", "", none));
   }
   return rows;
-}
-
-void print_rows(std::vector<Row> rows) {
-  constexpr std::size_t kWidest = 44;
-  std::vector<std::size_t> widths(rows.front().size());
-  for (Row& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      row[i] = replay::printable(row[i], kWidest);
-      widths[i] = std::max(widths[i], replay::columns_of(row[i]));
-    }
-  }
-  for (const Row& row : rows) {
-    std::string line =
-        replay::pad_right(row[0], widths[0]) + "  " + replay::pad_right(row[1], widths[1]);
-    for (std::size_t i = 2; i < row.size(); ++i) line += "  " + replay::pad_left(row[i], widths[i]);
-    std::cout << line << '\n';
-  }
 }
 
 // Prints which rules are active, since when and by whom.
@@ -421,7 +401,7 @@ void print_status(const object& status, const CountsByLimit& counts) {
   }
   if (!changed.empty()) std::cout << "keys: " << changed << " (sluice key list)\n";
   std::cout << '\n';
-  print_rows(rows_of(status, counts));
+  std::cout << replay::table_text(rows_of(status, counts), 2);
 }
 
 // Adds the counts to the rules and limits of the status.

@@ -130,6 +130,14 @@ RedisSession::RedisSession(RedisOptions options)
 }
 RedisSession::~RedisSession() = default;
 
+RedisSession::Fill RedisSession::of_words(std::vector<std::string_view> words,
+                                          std::optional<std::uint16_t> slot) {
+  return [words = std::move(words), slot](redis::Command& command) {
+    for (const std::string_view word : words) command.append(word);
+    command.slot = slot;
+  };
+}
+
 void RedisSession::ask(const std::vector<Fill>& commands, const Take& take, bool may_refuse) {
   std::deque<Step> steps;
   for (const Fill& fill : commands) fill(steps.emplace_back(take, steps.size(), may_refuse));
@@ -153,21 +161,14 @@ bool RedisSession::scan(const std::string& pattern,
                         const std::function<bool(std::vector<std::string> keys)>& take) {
   std::vector<redis::SlotMaster> masters(1);
   if (target_->kind == redis::Target::Kind::kCluster) {
-    const auto fill = [](redis::Command& command) {
-      command.append("CLUSTER");
-      command.append("SLOTS");
-    };
-    ask(fill, [&](const redis::Reply& reply) { masters = redis::masters_of(reply); });
+    ask(of_words({"CLUSTER", "SLOTS"}),
+        [&](const redis::Reply& reply) { masters = redis::masters_of(reply); });
   }
   for (const redis::SlotMaster& master : masters) {
     std::string cursor = "0";
     do {
       const std::string from = cursor;
-      const std::array<std::string_view, 6> words{"SCAN", from, "MATCH", pattern, "COUNT", "1000"};
-      const auto fill = [&](redis::Command& command) {
-        for (const std::string_view word : words) command.append(word);
-        command.slot = master.slot;
-      };
+      const auto fill = of_words({"SCAN", from, "MATCH", pattern, "COUNT", "1000"}, master.slot);
       std::vector<std::string> keys;
       ask(fill, [&](const redis::Reply& reply) {
         cursor = "0";

@@ -1,9 +1,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/command.h"
@@ -53,6 +56,8 @@ class RedisSession {
   ~RedisSession();
 
   using Fill = std::function<void(redis::Command&)>;
+  // Returns what fills in a command with these words, which it borrows. `slot`: that of its keys.
+  static Fill of_words(std::vector<std::string_view> words, std::optional<std::uint16_t> slot = {});
   // `reply` of the command of that number; it is valid for the call.
   using Take = std::function<void(std::size_t number, const redis::Reply& reply)>;
   // Sends commands in one write and waits for all replies. Throws Failed: the first failure. An

@@ -243,13 +243,7 @@ int print_report(const SuggestFlags& arguments, const replay::SuggestReport& rep
 }
 
 int suggest_limits(const SuggestFlags& arguments) {
-  const auto& logs = arguments.input.logs;
-  const auto is_page = [&](const std::string& log) { return is_same_file(log, arguments.html); };
-  if (std::any_of(logs.begin(), logs.end(), is_page)) {
-    throw wrong_argument("--html " + arguments.html +
-                         " is one of the inputs; expected another file");
-  }
-  check_page(arguments.html);
+  check_page(arguments.html, arguments.input.logs);
   const std::optional<double> harm = share_of(arguments.harm);
   if (!harm) throw wrong_argument("--harm " + arguments.harm + ": expected 0% to 100%, such as 1%");
   ProgressLine progress;

@@ -130,11 +130,7 @@ int try_requests(const TryFlags& arguments) {
     throw Failed("--every " + arguments.every + " is too long; expected at most 366d", kUsage);
   }
   const auto rules = RuleSet::load(arguments.rules);
-  for (const RuleError& error :
-       rules ? std::vector<RuleError>(rules->warnings().begin(), rules->warnings().end())
-             : rules.error()) {
-    std::cerr << error.to_string() << '\n';
-  }
+  print_errors(rules ? rules->warnings() : rules.error());
   if (!rules) return kFailed;
   const std::string unread = server::explain_unread(*rules, *request);
   for (std::size_t at = 0; at < unread.size(); at = unread.find('\n', at) + 1) {

@@ -189,15 +189,10 @@ class TextReport {
   }
 
   void headline() {
-    const std::size_t logs = report_.logs.size();
-    const std::size_t rules = report_.tally.rules.size();
-    line(bold(grouped(report_.lines) + (report_.lines == 1 ? " line" : " lines")) + " of " +
-         (logs == 1 ? printable(report_.logs[0], 60) : grouped(logs) + " logs") + ", decided by " +
-         grouped(rules) + (rules == 1 ? " rule" : " rules") + speed());
+    line(bold(plural(report_.lines, "line")) + " of " + report_.logs_text() + ", decided by " +
+         plural(report_.tally.rules.size(), "rule") + speed());
     if (report_.first) {
-      line(dim(plain_time(*report_.first) + " to " + plain_time(*report_.last) + " UTC, " +
-               rough_duration_text(*report_.last - *report_.first) + "; " +
-               format_titles(report_)));
+      line(dim(span_text(*report_.first, *report_.last) + "; " + format_titles(report_)));
     }
     line("");
   }
@@ -395,8 +390,7 @@ class TextReport {
     if (most.empty()) return;
     key_table(most, denied, is_difference);
     if (const std::uint64_t more = more_denied(keys, most.size()); more > 0) {
-      line(dim("    and " + at_least(keys) + grouped(more) +
-               (more == 1 ? " more key" : " more keys")));
+      line(dim("    and " + at_least(keys) + plural(more, "more key")));
     }
   }
 
@@ -624,6 +618,10 @@ void add_warnings(const Tally& tally, const LogTotals& logs, const std::string& 
 }
 
 }  // namespace
+
+std::string LogTotals::logs_text() const {
+  return logs.size() == 1 ? printable(logs[0], 60) : grouped(logs.size()) + " logs";
+}
 
 std::string LogTotals::skipped_text() const {
   const std::string costs = "a cost that is no whole number";

@@ -279,8 +279,7 @@ class Page {
            plural(report_.lines, "line") + " of <code>" + html_text(logs()) +
            "</code>, decided by " + plural(report_.tally.rules.size(), "rule");
     if (report_.first) {
-      out_ += "<br>" + plain_time(*report_.first) + " to " + plain_time(*report_.last) + " UTC, " +
-              rough_duration_text(*report_.last - *report_.first) + "; " + format_titles(report_);
+      out_ += "<br>" + span_text(*report_.first, *report_.last) + "; " + format_titles(report_);
     }
     out_ += "</p>\n";
   }

@@ -94,11 +94,6 @@ std::string route_text(const Advice& advice) {
   return advice.route->match.empty() || advice.route->match.starts_with("not:") ? "" : "requests";
 }
 
-std::string logs_text(const SuggestReport& report) {
-  return report.logs.size() == 1 ? printable(report.logs[0], 60)
-                                 : grouped(report.logs.size()) + " logs";
-}
-
 std::string goal_text(const SuggestReport& report, double harm) {
   const auto keys = static_cast<std::uint64_t>(std::floor(static_cast<double>(report.keys) * harm));
   return "The smallest limits that deny at most " + share_text(harm) + " of keys (" +
@@ -397,10 +392,9 @@ std::string suggest_text(const SuggestReport& report, double harm, bool all, std
     if (!advice[0].clients.empty()) out += "\n";
   }
   out += plural(report.requests, "request") + " of " + plural(report.keys, "key") + " " +
-         printable(report.options.key) + " in " + logs_text(report) + "\n";
+         printable(report.options.key) + " in " + report.logs_text() + "\n";
   if (report.first) {
-    out += plain_time(*report.first) + " to " + plain_time(*report.last) + " UTC, " +
-           rough_duration_text(*report.last - *report.first) + "\n";
+    out += span_text(*report.first, *report.last) + "\n";
   }
   constexpr std::uint64_t kManyOfNetwork = 10;  // a device can have a few
   if (report.network_keys >= kManyOfNetwork) {
@@ -524,13 +518,12 @@ std::string suggest_html(const SuggestReport& report, double harm) {
                     "<h1>Limits for this traffic</h1>\n<p class=\"soft\">" +
                     plural(report.requests, "request") + " of " + plural(report.keys, "key") +
                     " <code>" + html_text(report.options.key) + "</code> in <code>" +
-                    html_text(logs_text(report)) + "</code>";
+                    html_text(report.logs_text()) + "</code>";
   if (report.failed) {
     out += "<br><span class=\"bad\">Some logs could not be read to the end.</span>";
   }
   if (report.first) {
-    out += "<br>" + plain_time(*report.first) + " to " + plain_time(*report.last) + " UTC, " +
-           rough_duration_text(*report.last - *report.first);
+    out += "<br>" + span_text(*report.first, *report.last);
   }
   out += "</p>\n";
   const auto advice = advise(report, harm);

@@ -117,6 +117,23 @@ std::string percent(std::uint64_t part, std::uint64_t whole) {
   return decimal(share, 1) + " %";
 }
 
+std::string table_text(const std::vector<std::vector<std::string>>& rows, std::size_t left) {
+  std::vector<std::size_t> widths(rows.empty() ? 0 : rows.front().size());
+  for (const auto& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i)
+      widths[i] = std::max(widths[i], columns_of(row[i]));
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      text += (i == 0 ? "" : "  ") +
+              (i < left ? pad_right(row[i], widths[i]) : pad_left(row[i], widths[i]));
+    }
+    text += '\n';
+  }
+  return text;
+}
+
 std::string bytes_text(std::uint64_t bytes) {
   constexpr std::array<const char*, 5> kUnits = {"B", "KB", "MB", "GB", "TB"};
   if (bytes < 1000) return std::to_string(bytes) + " B";
@@ -167,6 +184,11 @@ std::string rough_duration_text(Duration duration) {
     return duration_text(floor<std::chrono::minutes>(duration));
   }
   return duration_text(floor<std::chrono::seconds>(duration));
+}
+
+std::string span_text(Instant first, Instant last) {
+  return plain_time(first) + " to " + plain_time(last) + " UTC, " +
+         rough_duration_text(last - first);
 }
 
 }  // namespace sluice::replay

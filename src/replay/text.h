@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "sluice/clock.h"
 
@@ -35,6 +36,9 @@ std::string plural(std::uint64_t count, std::string_view word);
 std::string decimal(double number, int digits);
 // 0.1234 → "12.3 %". Small shares above zero are "< 0.1 %". If `whole` is 0, the result is "–".
 std::string percent(std::uint64_t part, std::uint64_t whole);
+// Returns the rows as lines of columns with two spaces between them; the first `left` columns are
+// aligned to the left, the others to the right. All rows have as many cells.
+std::string table_text(const std::vector<std::vector<std::string>>& rows, std::size_t left);
 // "1.5 KB", "36.2 MB": decimal units.
 std::string bytes_text(std::uint64_t bytes);
 // "2016-02-20 05:00:45"
@@ -43,5 +47,7 @@ std::string plain_time(Instant at);
 std::string duration_text(Duration duration);
 // Rounded to its largest units: "149 d 11 h".
 std::string rough_duration_text(Duration duration);
+// "2016-02-20 05:00:45 to 2016-07-18 16:42:10 UTC, 149 d 11 h"
+std::string span_text(Instant first, Instant last);
 
 }  // namespace sluice::replay
