@@ -11,7 +11,7 @@
 
 #include "base/request_target.h"
 #include "replay/log_line.h"
-#include "replay/log_record.h"
+#include "replay/log_parser.h"
 #include "sluice/attributes.h"
 
 namespace sluice::replay {

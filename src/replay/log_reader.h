@@ -18,102 +18,14 @@
 #include <vector>
 
 #include "replay/log_line.h"
-#include "replay/log_record.h"
+#include "replay/log_parser.h"
 #include "sluice/expected.h"
-
-namespace boost::json {
-template <class Handler>
-class basic_parser;  // NOLINT(readability-identifier-naming): the name that Boost gives it
-}  // namespace boost::json
 
 namespace sluice::rules {
 class RequestNames;
 }  // namespace sluice::rules
 
 namespace sluice::replay {
-
-// The format of a log.
-enum class LogFormat : std::uint8_t {
-  kCommon,  // the Common or the Combined Log Format
-  kEnvoy,   // Envoy's default text format
-  kJson,    // one JSON object per line: nginx, Envoy, Caddy, recorded traffic
-  kCsv,     // columns, whose names are in the first line
-};
-
-// "common", "envoy", "json", "csv": for --format and for JSON.
-std::string_view to_string(LogFormat format) noexcept;
-std::optional<LogFormat> log_format_of(std::string_view name) noexcept;
-// "Common or Combined Log Format": for people.
-std::string_view title_of(LogFormat format) noexcept;
-
-// Returns the format of a log that begins with these lines: that of most of the first lines, else
-// CSV if the first line has names of columns, else kCommon.
-LogFormat detect_format(std::string_view text, const FieldMap& map);
-
-// The source of --field that an access log has: its third field.
-inline constexpr std::string_view kUserField = "remote_user";
-
-// Reads the lines of one log.
-//
-// JSON lines are objects. A field of an object in an object has the path of their names,
-// "request.headers.X-User". Of an array the first value counts.
-//
-// The first line of a CSV log (RFC 4180) has the names of the columns and says which of ',' ';' and
-// tab separates them. Fields may be quoted, but not contain line breaks.
-//
-// An access log has the field kUserField, which is an attribute if a person has named it so.
-//
-// Not thread-safe. Borrows the map; a LogLine borrows the line and the extras. Cost: one pass over
-// the line; copies what has escapes, or quotes in quotes.
-class LogParser {
- public:
-  explicit LogParser(FieldMap& map);
-  ~LogParser();
-  LogParser(const LogParser&) = delete;
-  LogParser& operator=(const LogParser&) = delete;
-
-  // Call this once, before the first line.
-  void begin(LogFormat format);
-  LogFormat format() const noexcept { return format_; }
-
-  // Why the requests of the log may not be read: a person names fields that it lacks, or a CSV log,
-  // after its first line, has no column with the time. Empty: they may.
-  const std::string& error() const noexcept { return error_; }
-
-  // Reads a line without its line end. A line that is not of the format of the log but of another
-  // one is a fault of its own. Returns kHeader for the first line of a CSV log.
-  LineFault read(std::string_view line, LogLine& out, LogExtras& extras) {
-    const bool is_common = format_ == LogFormat::kCommon;
-    const LineFault fault =
-        is_common ? read_access_line(line, times_, out) : read_other(line, out, extras);
-    if (is_common && fault == LineFault::kNone) finish_access_line(out, extras);
-    return fault == LineFault::kNone ? fault : look_again(line, fault);
-  }
-
- private:
-  class JsonHandler;
-
-  void finish_access_line(LogLine& out, LogExtras& extras) {
-    extras.normalize_path(out);
-    if (!user_.empty() && out.user.data() != nullptr) add_user(out, extras);
-  }
-  void add_user(LogLine& out, LogExtras& extras);
-  LineFault read_other(std::string_view line, LogLine& out, LogExtras& extras);
-  LineFault read_json(std::string_view line, LogLine& out, LogExtras& extras);
-  LineFault read_csv(std::string_view line, LogLine& out, LogExtras& extras);
-  LineFault look_again(std::string_view line, LineFault fault);
-
-  LogFormat format_ = LogFormat::kCommon;
-  LogTimeReader times_;
-  FieldMap& map_;
-  LogRecord record_;
-  std::string error_;
-  std::span<const FieldTarget> user_;  // what the user of an access log is
-  std::string user_text_;
-  std::optional<std::vector<std::string>> columns_;  // of a CSV log, after its first line
-  char separator_ = ',';
-  std::unique_ptr<boost::json::basic_parser<JsonHandler>> json_;
-};
 
 // Inflates consecutive gzip members and verifies the checksum and the size of each.
 //
