@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <boost/json/basic_parser_impl.hpp>
-#include <charconv>
 #include <string>
 #include <utility>
 
 #include "base/csv.h"
+#include "base/quoted.h"
 #include "base/request_target.h"
 #include "rules/diagnostics.h"
 
@@ -197,7 +197,7 @@ void LogExtras::clear() {
   text.release();
 }
 
-void LogRecord::begin(LogLine& line, LogExtras& extras) {
+void LogParser::begin_fields(LogLine& line, LogExtras& extras) {
   line = LogLine{};
   line.escaped = false;
   line.fields_at = static_cast<std::uint32_t>(extras.fields.size());
@@ -212,14 +212,14 @@ void LogRecord::begin(LogLine& line, LogExtras& extras) {
   is_path_sent_ = false;
 }
 
-void LogRecord::add(std::string_view source, std::string_view value) {
+void LogParser::add(std::string_view source, std::string_view value) {
   constexpr std::string_view kCaddy = "request.headers.";
   constexpr std::string_view kHeaders = "headers.";
   constexpr std::string_view kHeader = "header.";
   constexpr std::string_view kNginx = "http_";
   constexpr std::string_view kAttributes = "attributes.";
   constexpr std::string_view kWithoutRules = "without_rules.";
-  note(source);
+  map_.note(source);
   if (const auto targets = map_.find(source); !targets.empty()) {
     for (const FieldTarget& target : targets) add(target, value);
   } else if (source.starts_with(kAttributes)) {
@@ -245,7 +245,7 @@ void LogRecord::add(std::string_view source, std::string_view value) {
   }
 }
 
-void LogRecord::add_header(std::string_view name, std::string_view value) {
+void LogParser::add_header(std::string_view name, std::string_view value) {
   constexpr std::string_view kPrefix = "header.";
   if (is_absent(value)) return;
   char* const to = static_cast<char*>(extras_->text.allocate(kPrefix.size() + name.size(), 1));
@@ -258,7 +258,7 @@ void LogRecord::add_header(std::string_view name, std::string_view value) {
 }
 
 // Recorded attributes are what the server saw: the path has no query, and nothing is absent.
-void LogRecord::add_recorded(std::string_view name, std::string_view value) {
+void LogParser::add_recorded(std::string_view name, std::string_view value) {
   FieldTarget target = target_of_name(name, 1);
   switch (target.kind) {
     case FieldKind::kTarget:
@@ -278,7 +278,7 @@ void LogRecord::add_recorded(std::string_view name, std::string_view value) {
   }
 }
 
-void LogRecord::add(const FieldTarget& target, std::string_view value) {
+void LogParser::add(const FieldTarget& target, std::string_view value) {
   if (is_absent(value)) return;
   if (target.kind == FieldKind::kAttribute) {
     extras_->fields.push_back({target.name, value});
@@ -289,7 +289,7 @@ void LogRecord::add(const FieldTarget& target, std::string_view value) {
   }
 }
 
-bool LogRecord::takes(FieldKind kind, std::uint8_t rank) noexcept {
+bool LogParser::takes(FieldKind kind, std::uint8_t rank) noexcept {
   // An address and a list of addresses are one meaning, and so are a target and a path.
   if (kind == FieldKind::kForwardedFor) kind = FieldKind::kClient;
   if (kind == FieldKind::kPath) kind = FieldKind::kTarget;
@@ -299,7 +299,7 @@ bool LogRecord::takes(FieldKind kind, std::uint8_t rank) noexcept {
   return true;
 }
 
-void LogRecord::set(FieldKind kind, std::string_view value) {
+void LogParser::set(FieldKind kind, std::string_view value) {
   switch (kind) {
     case FieldKind::kClient: line_->client = without_port(value); break;
     case FieldKind::kForwardedFor:
@@ -327,23 +327,21 @@ void LogRecord::set(FieldKind kind, std::string_view value) {
 }
 
 // The cost without a limit is that for all limits.
-void LogRecord::set_cost(std::string_view limit, std::string_view value) {
-  std::uint64_t units = 0;
-  const char* const end = value.data() + value.size();
-  const auto [stop, error] = std::from_chars(value.data(), end, units);
-  if (error != std::errc{} || stop != end) {
+void LogParser::set_cost(std::string_view limit, std::string_view value) {
+  const auto units = base::read_number<std::uint64_t>(value);
+  if (!units) {
     cost_fault_ = LineFault::kNoCost;
   } else if (limit.empty()) {
-    line_->units = units;
+    line_->units = *units;
     line_->has_cost = true;
   } else {
     const auto same = [&](const LimitCost& cost) { return cost.limit == limit; };
     const auto mine = extras_->costs.begin() + line_->costs_at;
-    if (std::none_of(mine, extras_->costs.end(), same)) extras_->costs.push_back({limit, units});
+    if (std::none_of(mine, extras_->costs.end(), same)) extras_->costs.push_back({limit, *units});
   }
 }
 
-LineFault LogRecord::finish(bool needs_request) {
+LineFault LogParser::finish_fields(bool needs_request) {
   if (without_rules_) return LineFault::kWithoutRules;
   if (time_fault_ != LineFault::kNone) return time_fault_;
   if (cost_fault_ != LineFault::kNone) return cost_fault_;
@@ -437,17 +435,16 @@ LineFault LogParser::read_csv(std::string_view line, LogLine& out, LogExtras& ex
     }
     return LineFault::kHeader;
   }
-  record_.begin(out, extras);
+  begin_fields(out, extras);
   CsvFields fields(line, separator_);
   std::size_t column = 0;
   for (std::string_view field; fields.next(field); ++column) {
     if (column == columns_->size()) return LineFault::kColumns;
-    record_.add((*columns_)[column],
-                fields.doubled() ? extras.copy(base::undoubled(field)) : field);
+    add((*columns_)[column], fields.doubled() ? extras.copy(base::undoubled(field)) : field);
   }
   if (!fields.error().empty()) return LineFault::kOpenField;
   if (column < columns_->size()) return LineFault::kColumns;
-  return record_.finish(false);
+  return finish_fields(false);
 }
 
 namespace {
@@ -528,8 +525,7 @@ using JsonText = boost::json::string_view;
 
 }  // namespace
 
-// Passes the values of a JSON text to a record, under the paths of their names. Boost.JSON calls
-// it.
+// Adds the values of a JSON text under the paths of their names. Boost.JSON calls it.
 class LogParser::JsonHandler {
  public:
   static constexpr std::size_t max_object_size = static_cast<std::size_t>(-1);
@@ -537,12 +533,10 @@ class LogParser::JsonHandler {
   static constexpr std::size_t max_key_size = static_cast<std::size_t>(-1);
   static constexpr std::size_t max_string_size = static_cast<std::size_t>(-1);
 
-  explicit JsonHandler(LogRecord& record) : record_(record) {}
+  explicit JsonHandler(LogParser& parser) : parser_(parser) {}
 
-  void begin(std::string_view line, LogLine& out, LogExtras& extras) {
+  void begin(std::string_view line) {
     line_ = line;
-    extras_ = &extras;
-    record_.begin(out, extras);
     path_.clear();
     levels_.clear();
     parts_.clear();
@@ -570,11 +564,11 @@ class LogParser::JsonHandler {
   bool on_uint64(std::uint64_t, JsonText last, JsonError&) { return text(last); }
   bool on_double(double, JsonText last, JsonError&) { return text(last); }
   bool on_bool(bool value, JsonError&) {
-    record_.add(path_, value ? "true" : "false");
+    parser_.add(path_, value ? "true" : "false");
     return true;
   }
   bool on_null(JsonError&) {
-    record_.note(path_);
+    parser_.map_.note(path_);
     return true;
   }
   bool on_comment_part(JsonText, JsonError&) { return true; }
@@ -599,17 +593,16 @@ class LogParser::JsonHandler {
     std::string_view value(last.data(), last.size());
     if (!parts_.empty()) {
       append(last);
-      value = extras_->copy(parts_);
+      value = parser_.extras_->copy(parts_);
       parts_.clear();
     } else if (last.data() < line_.data() || last.data() > line_.data() + line_.size()) {
-      value = extras_->copy(value);
+      value = parser_.extras_->copy(value);
     }
-    record_.add(path_, value);
+    parser_.add(path_, value);
     return true;
   }
 
-  LogRecord& record_;
-  LogExtras* extras_ = nullptr;
+  LogParser& parser_;
   std::string_view line_;
   std::string path_;                 // of the value
   std::vector<std::size_t> levels_;  // the sizes of the paths of the open objects and arrays
@@ -628,8 +621,7 @@ constexpr boost::json::parse_options parse_options() {
 
 LogParser::LogParser(FieldMap& map)
     : map_(map),
-      record_(map),
-      json_(std::make_unique<boost::json::basic_parser<JsonHandler>>(parse_options(), record_)) {}
+      json_(std::make_unique<boost::json::basic_parser<JsonHandler>>(parse_options(), *this)) {}
 LogParser::~LogParser() = default;
 
 LineFault LogParser::read_json(std::string_view line, LogLine& out, LogExtras& extras) {
@@ -638,11 +630,12 @@ LineFault LogParser::read_json(std::string_view line, LogLine& out, LogExtras& e
   line = line.substr(0, end + 1);
   if (line.find_first_not_of(" \t") != line.find('{')) return LineFault::kMalformedJson;
   json_->reset();
-  json_->handler().begin(line, out, extras);
+  begin_fields(out, extras);
+  json_->handler().begin(line);
   JsonError error;
   const std::size_t read = json_->write_some(false, line.data(), line.size(), error);
   if (error || read != line.size()) return LineFault::kMalformedJson;
-  return record_.finish(true);
+  return finish_fields(true);
 }
 
 namespace {

@@ -123,49 +123,6 @@ struct LogExtras {
   std::string unescaped_, normalized_;
 };
 
-// Makes a LogLine from the named fields of a JSON or CSV line, added one after the other.
-//
-// Not thread-safe. Borrows the map; the line borrows the text of its fields. Allocates if the
-// buffers of the extras must grow.
-class LogRecord {
- public:
-  explicit LogRecord(FieldMap& map) : map_(map) {}
-
-  void begin(LogLine& line, LogExtras& extras);
-  // Adds the field if it is known: by the map; headers (request.headers.NAME, headers.NAME, and
-  // nginx's http_NAME); recorded attributes and costs (attributes.NAME, costs.LIMIT). Of two fields
-  // with one meaning and rank, the first counts. Recorded limits (without_rules.NAME) make the line
-  // kWithoutRules.
-  void add(std::string_view source, std::string_view value);
-  // Notes that the line has the field, without a value.
-  void note(std::string_view source) { map_.note(source); }
-  // Adds a field with this meaning. An empty value and "-" are absent.
-  void add(const FieldTarget& target, std::string_view value);
-  // Returns what is wrong with the line. `needs_request`: a line without any attribute or cost is
-  // not a request.
-  LineFault finish(bool needs_request);
-
- private:
-  static constexpr std::size_t kSingles = static_cast<std::size_t>(FieldKind::kTime) + 1;
-
-  void add_header(std::string_view name, std::string_view value);
-  void add_recorded(std::string_view name, std::string_view value);
-  bool takes(FieldKind kind, std::uint8_t rank) noexcept;
-  void set(FieldKind kind, std::string_view value);
-  void set_cost(std::string_view limit, std::string_view value);
-
-  FieldMap& map_;
-  LogTimeReader times_;
-  LogLine* line_ = nullptr;
-  LogExtras* extras_ = nullptr;
-  std::string_view request_;
-  std::array<std::uint8_t, kSingles> ranks_{};  // of what the line has so far
-  LineFault time_fault_ = LineFault::kNoTime;
-  LineFault cost_fault_ = LineFault::kNone;
-  bool without_rules_ = false;
-  bool is_path_sent_ = false;  // and not recorded by a server
-};
-
 // The format of a log.
 enum class LogFormat : std::uint8_t {
   kCommon,  // the Common or the Combined Log Format
@@ -196,6 +153,11 @@ inline constexpr std::string_view kUserField = "remote_user";
 // tab separates them. Fields may be quoted, but not contain line breaks.
 //
 // An access log has the field kUserField, which is an attribute if a person has named it so.
+//
+// A field of a JSON or CSV line counts if it is known: by the map; a header (request.headers.NAME,
+// headers.NAME, and nginx's http_NAME); a recorded attribute or cost (attributes.NAME,
+// costs.LIMIT). Of two fields with one meaning and rank, the first counts. Recorded limits
+// (without_rules.NAME) make the line kWithoutRules.
 //
 // Not thread-safe. Borrows the map; a LogLine borrows the line and the extras. Cost: one pass over
 // the line; copies what has escapes, or quotes in quotes.
@@ -237,16 +199,39 @@ class LogParser {
   LineFault read_csv(std::string_view line, LogLine& out, LogExtras& extras);
   LineFault look_again(std::string_view line, LineFault fault);
 
+  // Begin and end a line of named fields, and add each. `needs_request`: a line without any
+  // attribute or cost is not a request.
+  void begin_fields(LogLine& line, LogExtras& extras);
+  void add(std::string_view source, std::string_view value);
+  LineFault finish_fields(bool needs_request);
+  // Adds a field with this meaning. An empty value and "-" are absent.
+  void add(const FieldTarget& target, std::string_view value);
+  void add_header(std::string_view name, std::string_view value);
+  void add_recorded(std::string_view name, std::string_view value);
+  bool takes(FieldKind kind, std::uint8_t rank) noexcept;
+  void set(FieldKind kind, std::string_view value);
+  void set_cost(std::string_view limit, std::string_view value);
+
+  static constexpr std::size_t kSingles = static_cast<std::size_t>(FieldKind::kTime) + 1;
+
   LogFormat format_ = LogFormat::kCommon;
   LogTimeReader times_;
   FieldMap& map_;
-  LogRecord record_;
   std::string error_;
   std::span<const FieldTarget> user_;  // what the user of an access log is
   std::string user_text_;
   std::optional<std::vector<std::string>> columns_;  // of a CSV log, after its first line
   char separator_ = ',';
   std::unique_ptr<boost::json::basic_parser<JsonHandler>> json_;
+  // Of a line of named fields:
+  LogLine* line_ = nullptr;
+  LogExtras* extras_ = nullptr;
+  std::string_view request_;
+  std::array<std::uint8_t, kSingles> ranks_{};  // of what the line has so far
+  LineFault time_fault_ = LineFault::kNoTime;
+  LineFault cost_fault_ = LineFault::kNone;
+  bool without_rules_ = false;
+  bool is_path_sent_ = false;  // and not recorded by a server
 };
 
 }  // namespace sluice::replay
