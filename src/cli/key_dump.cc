@@ -27,12 +27,7 @@ namespace {
 
 constexpr std::size_t kBatch = 100;  // keys whose values are read at once
 
-struct KeysFlags {
-  std::shared_ptr<StoreFlags> store;
-  std::optional<std::string> pattern;
-  std::size_t most = 1000;
-  bool json = false;
-};
+using KeyPattern = std::optional<std::string>;  // of the keys to print; absent: all
 
 // The value of a key that begins with the prefix of the counters.
 struct FoundKey {
@@ -111,10 +106,10 @@ std::vector<FoundKey> read_values(RedisSession& session, std::span<const std::st
 }
 
 // Returns a pattern that matches at least the requested keys.
-std::string wide_pattern(const std::string& prefix, const KeysFlags& flags) {
+std::string wide_pattern(const std::string& prefix, const KeyPattern& wanted) {
   std::string pattern = as_glob(prefix) + "*";
-  const bool is_plain = flags.pattern && flags.pattern->find_first_of("[\\%}") == std::string::npos;
-  return is_plain ? pattern + *flags.pattern + "*" : pattern;
+  const bool is_plain = wanted && wanted->find_first_of("[\\%}") == std::string::npos;
+  return is_plain ? pattern + *wanted + "*" : pattern;
 }
 
 std::string decoded(std::string_view text) {
@@ -410,11 +405,11 @@ bool print_found(RedisSession& session, const std::string& prefix,
   return true;
 }
 
-// Scans all servers and prints the requested keys, at most `flags.most`. Returns whether these are
-// all. It may miss keys that are created or deleted during the scan.
+// Scans all servers and prints the requested keys, at most `left`. Returns whether these are all.
+// It may miss keys that are created or deleted during the scan.
 template <typename Print>
-bool print_keys(RedisSession& session, const server::Config& config, const KeysFlags& flags,
-                const Print& print) {
+bool print_keys(RedisSession& session, const server::Config& config, const KeyPattern& pattern,
+                std::size_t left, const Print& print) {
   const std::string& prefix = config.redis.options.prefix;
   // What servers keep next to the counters.
   const server::OverrideKeys overrides(prefix);
@@ -427,26 +422,25 @@ bool print_keys(RedisSession& session, const server::Config& config, const KeysF
       return true;
     }
     if (redis::read_ledger_name(std::string_view(key).substr(prefix.size()))) return true;
-    if (flags.pattern) {
+    if (pattern) {
       const auto name = read_name(std::string_view(key).substr(prefix.size()));
-      if (!name || !glob_matches(*flags.pattern, name->key)) return true;
+      if (!name || !glob_matches(*pattern, name->key)) return true;
     }
     return !seen.insert(key).second;
   };
-  std::size_t left = flags.most;
-  return session.scan(wide_pattern(prefix, flags), [&](std::vector<std::string> keys) {
+  return session.scan(wide_pattern(prefix, pattern), [&](std::vector<std::string> keys) {
     std::erase_if(keys, is_other);
     return print_found(session, prefix, keys, left, print);
   });
 }
 
-int list(const KeysFlags& flags) {
-  const server::Config config = config_of(*flags.store);
+int list(const StoreFlags& flags, const KeyPattern& pattern, std::size_t most, bool is_json) {
+  const server::Config config = config_of(flags);
   RedisSession session(redis_options_of(config));
-  const bool whole = flags.pattern && is_literal(*flags.pattern);
+  const bool whole = pattern && is_literal(*pattern);
   bool any = false;
   const auto print = [&](const FoundKey& found) {
-    if (flags.json) {
+    if (is_json) {
       print_json(found);
     } else if (whole) {
       std::cout << (any ? "\n" : "");
@@ -456,8 +450,8 @@ int list(const KeysFlags& flags) {
     }
     any = true;
   };
-  if (!print_keys(session, config, flags, print)) {
-    std::cerr << "sluice: key dump: there are more than " << flags.most << "; --max N shows more\n";
+  if (!print_keys(session, config, pattern, most, print)) {
+    std::cerr << "sluice: key dump: there are more than " << most << "; --max N shows more\n";
   }
   if (!any && whole) throw Failed("there is no counter with this key in " + session.shown());
   return 0;
@@ -467,14 +461,16 @@ int list(const KeysFlags& flags) {
 
 void add_key_dump(Command key, int& status) {
   const Command command = key.add_subcommand("dump", "Print the counters in Redis");
-  auto flags = std::make_shared<KeysFlags>();
-  flags->store = add_store_flags(command);
-  command.add_option("PATTERN", flags->pattern, "A pattern of keys [all keys]");
-  command.add_option("--max", flags->most, "The maximum number of keys [1000]")
-      .range(1, 100'000'000);
-  command.add_flag("--json", flags->json, "Print one JSON object per line");
+  const auto store = add_store_flags(command);
+  const auto pattern = std::make_shared<KeyPattern>();
+  const auto most = std::make_shared<std::size_t>(1000);
+  const auto json = std::make_shared<bool>(false);
+  command.add_option("PATTERN", *pattern, "A pattern of keys [all keys]");
+  command.add_option("--max", *most, "The maximum number of keys [1000]").range(1, 100'000'000);
+  command.add_flag("--json", *json, "Print one JSON object per line");
   command.footer(kKeysHelp);
-  command.run(status, "key dump", [flags] { return list(*flags); });
+  command.run(status, "key dump",
+              [store, pattern, most, json] { return list(*store, *pattern, *most, *json); });
 }
 
 }  // namespace sluice::cli

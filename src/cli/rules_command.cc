@@ -350,13 +350,6 @@ Examples:
   sluice rules diff 3 5 --store redis://127.0.0.1:6379
   sluice rules diff redis rules.d --store redis://127.0.0.1:6379)";
 
-struct DiffFlags {
-  SourceFlags source;
-  std::string before = {};
-  std::optional<std::string> after = {};
-  bool json = false;
-};
-
 constexpr int kTrouble = 2;
 
 bool is_version(const std::string& text) {
@@ -364,16 +357,15 @@ bool is_version(const std::string& text) {
 }
 
 // Returns the rules of one side, or prints their errors.
-VersionRules read(const DiffFlags& flags, const std::string& from) {
+VersionRules read(const SourceFlags& flags, const std::string& from) {
   server::FilesRead read;
   RuleTerms terms;
   if (is_version(from)) {
-    RulesSource source(flags.source);
+    RulesSource source(flags);
     return source.version(find_push(source.history(), from));
   }
   if (from == "redis") {
-    const StoreFlags& store = *flags.source.store;
-    read.texts = RulesSource(store, config_of(store)).now().texts;
+    read.texts = RulesSource(*flags.store, config_of(*flags.store)).now().texts;
   } else if (from == "-") {
     using Bytes = std::istreambuf_iterator<char>;
     read.texts.push_back({"-", std::string(Bytes(std::cin), Bytes())});
@@ -386,12 +378,12 @@ VersionRules read(const DiffFlags& flags, const std::string& from) {
 }
 
 // Returns the differences of the arguments, and the changes for a time of the later rules.
-std::vector<RuleDifference> differences_of(const DiffFlags& flags,
+std::vector<RuleDifference> differences_of(const SourceFlags& flags, const std::string& before,
+                                           const std::optional<std::string>& after,
                                            std::vector<server::TemporaryChange>& temporary) try {
-  const VersionRules given = read(flags, flags.before);
-  const bool is_older = flags.after || is_version(flags.before);
-  const VersionRules other =
-      flags.after ? read(flags, *flags.after) : RulesSource(flags.source).now();
+  const VersionRules given = read(flags, before);
+  const bool is_older = after || is_version(before);
+  const VersionRules other = after ? read(flags, *after) : RulesSource(flags).now();
   if (is_older) {
     temporary = other.temporary;
     return compare_texts(given.with_temporary(), other.with_temporary());
@@ -402,10 +394,11 @@ std::vector<RuleDifference> differences_of(const DiffFlags& flags,
   throw Failed(failed.what(), kTrouble);
 }
 
-int diff(const DiffFlags& flags) {
+int diff(const SourceFlags& flags, const std::string& before,
+         const std::optional<std::string>& after, bool is_json) {
   std::vector<server::TemporaryChange> temporary;
-  const std::vector<RuleDifference> found = differences_of(flags, temporary);
-  if (flags.json) {
+  const std::vector<RuleDifference> found = differences_of(flags, before, after, temporary);
+  if (is_json) {
     base::JsonWriter json;
     json.begin_object().member("equal", found.empty()).key("differences").begin_array();
     for (const RuleDifference& one : found) rules::write_json(one, json);
@@ -421,12 +414,16 @@ int diff(const DiffFlags& flags) {
 // Adds the subcommand diff to `rules`: compares rules of files, of Redis and of a server.
 void add_diff(Command rules, int& status) {
   const Command command = rules.add_subcommand("diff", "Compare two sets of rules");
-  const auto flags = std::make_shared<DiffFlags>(DiffFlags{.source = add_source_flags(command)});
-  command.add_option("OLD", flags->before, "A file, a directory, a version, - or redis").required();
-  command.add_option("NEW", flags->after, "The same");
-  command.add_flag("--json", flags->json, "Print one JSON object");
+  const auto source = add_source_flags(command);
+  const auto before = std::make_shared<std::string>();
+  const auto after = std::make_shared<std::optional<std::string>>();
+  const auto json = std::make_shared<bool>(false);
+  command.add_option("OLD", *before, "A file, a directory, a version, - or redis").required();
+  command.add_option("NEW", *after, "The same");
+  command.add_flag("--json", *json, "Print one JSON object");
   command.footer(kDiffHelp);
-  command.run(status, "rules diff", [flags] { return diff(*flags); });
+  command.run(status, "rules diff",
+              [source, before, after, json] { return diff(source, *before, *after, *json); });
 }
 
 constexpr const char* kHistoryHelp =
