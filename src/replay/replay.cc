@@ -98,15 +98,14 @@ void KeyTally::count(const LimitAnswer& answer, const LogLine& line, Instant at)
 
 KeyTally::Entry* KeyTally::entry_of(std::string_view counter) {
   if (last_entry_ != nullptr && counter == last_counter_) return last_entry_;
-  const XXH128_hash_t hash = XXH3_128bits(counter.data(), counter.size());
-  const Hash key{hash.low64, hash.high64};
-  auto found = keys_.find(key);
+  const std::uint64_t hash = XXH3_64bits(counter.data(), counter.size());
+  auto found = keys_.find(hash);
   if (found == keys_.end()) {
     if (keys_.size() >= most_keys_) {
       overflowed_ = true;
       return nullptr;
     }
-    found = keys_.emplace(key, Entry{}).first;
+    found = keys_.emplace(hash, Entry{}).first;
   }
   last_counter_.assign(counter);
   last_entry_ = &found->second;

@@ -78,8 +78,8 @@ struct DeniedKey {
 
 // Counts the requests and denials of each key of one limit.
 //
-// Not thread-safe. Stores a 128-bit hash per key (about 60 bytes), the label of denied keys, and
-// the traits of the most denied ones. At `most_keys` it ignores new keys and sets overflowed().
+// Not thread-safe. Stores a 64-bit hash per key (about 40 bytes), the label of denied keys, and the
+// traits of the most denied ones. At `most_keys` it ignores new keys and sets overflowed().
 class KeyTally {
  public:
   static constexpr std::size_t kLongestLabel = 1024;
@@ -99,11 +99,6 @@ class KeyTally {
   std::vector<DeniedKey> most_denied(std::size_t count) const;
 
  private:
-  using Hash = std::array<std::uint64_t, 2>;
-  struct LowBits {
-    using is_avalanching = void;
-    std::size_t operator()(const Hash& hash) const noexcept { return hash[0]; }
-  };
   struct Entry {
     std::uint64_t requests = 0;  // before the first denial
     std::uint32_t denied_index = kNeverDenied;
@@ -115,7 +110,7 @@ class KeyTally {
 
   std::size_t most_keys_;
   bool overflowed_ = false;
-  boost::unordered_flat_map<Hash, Entry, LowBits> keys_;
+  boost::unordered_flat_map<std::uint64_t, Entry> keys_;  // by hash
   std::vector<DeniedKey> denied_;
   TraitsByKey traits_;        // by the index in denied_
   std::string last_counter_;  // consecutive requests often share a counter
