@@ -85,26 +85,28 @@ struct KeyFlags {
   }
 };
 
-// The names of a rule and of a limit, encoded. The limit is empty if none is named.
-struct Names {
-  std::string rule, limit;
+// The names of a rule and of a limit in RULE or RULE/LIMIT, encoded. The limit is empty if none is
+// named.
+std::string rule_in(std::string_view place) {
+  return encoded_once(place.substr(0, place.find('/')));
+}
+std::string limit_in(std::string_view place) {
+  const std::size_t slash = place.find('/');
+  return slash == place.npos ? "" : encoded_once(place.substr(slash + 1));
+}
 
-  std::string query() const { return "rule=" + rule + (limit.empty() ? "" : "&limit=" + limit); }
-};
+std::string query_of_place(std::string_view place) {
+  const std::string limit = limit_in(place);
+  return "rule=" + rule_in(place) + (limit.empty() ? "" : "&limit=" + limit);
+}
 
-Names names_in(std::string_view place) {
-  const std::size_t slash = std::min(place.find('/'), place.size());
-  Names names{encoded_once(place.substr(0, slash)), {}};
-  if (slash == place.size() && slash > 0) return names;
-  const std::string_view limit = place.substr(std::min(slash + 1, place.size()));
-  if (names.rule.empty() || limit.empty()) {
-    throw Failed(in_quotes(place) +
-                     " names no limit; expected RULE or RULE/LIMIT, such as "
-                     "api/requests",
-                 kUsage);
-  }
-  names.limit = encoded_once(limit);
-  return names;
+void check_place(std::string_view place) {
+  const std::size_t slash = place.find('/');
+  if (slash != 0 && slash + 1 != place.size()) return;
+  throw Failed(in_quotes(place) +
+                   " names no limit; expected RULE or RULE/LIMIT, such as "
+                   "api/requests",
+               kUsage);
 }
 
 // The parts of an attribute, NAME=VALUE. The name of a header is in lower case, as rules read it.
@@ -300,7 +302,7 @@ void check_attributes(const object& answer) {
 
 // Shows the counters, or resets them.
 int show(const KeyFlags& flags, std::string_view method) {
-  const std::string target = "/v1/keys?" + names_in(flags.place).query() + query_of(flags);
+  const std::string target = "/v1/keys?" + query_of_place(flags.place) + query_of(flags);
   AdminClient client(flags.admin);
   const object answer = client.ask_json(method, target);
   check_attributes(answer);
@@ -362,7 +364,7 @@ int print_blocks(const KeyFlags& flags, const object& answer) {
 }
 
 std::string blocks_of(const KeyFlags& flags) {
-  return "/v1/blocks?" + names_in(flags.place).query() + query_of(flags);
+  return "/v1/blocks?" + query_of_place(flags.place) + query_of(flags);
 }
 
 // A failure is for the change that follows to report.
@@ -388,18 +390,18 @@ int unblock(KeyFlags& flags) {
   print_blocks(flags, answer);
   flags.was_blocked = flags.was_blocked || was_blocked;
   if (!was_blocked || flags.json) return 0;
-  const std::string keys = "/v1/keys?" + names_in(flags.place).query() + query_of(flags);
+  const std::string keys = "/v1/keys?" + query_of_place(flags.place) + query_of(flags);
   return print_limits(flags, client.ask_json("GET", keys), print_spent);
 }
 
 // The path of the override of a key. A rule with one limit needs no name of it, and a limit without
 // a name only its index.
 std::string override_path(const KeyFlags& flags, AdminClient& client) {
-  Names names = names_in(flags.place);
-  if (names.limit.find_first_not_of("0123456789") == names.limit.npos) {
-    names.limit = url_encoded(only_limit(client, names.query(), flags.place));
+  std::string limit = limit_in(flags.place);
+  if (limit.find_first_not_of("0123456789") == limit.npos) {
+    limit = url_encoded(only_limit(client, query_of_place(flags.place), flags.place));
   }
-  return "/v1/overrides/" + names.rule + "/" + names.limit;
+  return "/v1/overrides/" + rule_in(flags.place) + "/" + limit;
 }
 
 void write_number(const std::string& text, base::JsonWriter& json) {
@@ -499,7 +501,7 @@ int change_override(const KeyFlags& flags, std::string_view method) {
     if (says_what) print_undo(flags, flags.place, answer, {});
     if (puts || !flags.counter.empty()) return 0;
     // What was used with the override counts on.
-    const std::string keys = "/v1/keys?" + names_in(flags.place).query() + query_of(flags);
+    const std::string keys = "/v1/keys?" + query_of_place(flags.place) + query_of(flags);
     return print_limits(flags, client.ask_json("GET", keys), print_spent);
   }
   return 0;
@@ -507,7 +509,7 @@ int change_override(const KeyFlags& flags, std::string_view method) {
 
 int start_block(const KeyFlags& flags) {
   // The path of an override also refuses attributes that the key does not read.
-  const bool is_one = names_in(flags.place).limit != encoded_once("*");
+  const bool is_one = limit_in(flags.place) != encoded_once("*");
   if (flags.block == "forever" && is_one) return change_override(flags, "PUT");
   const bool is_instant = base::parse_rfc3339(flags.block).has_value();
   const std::string length = (is_instant ? "&until=" : "&for=") + url_encoded(flags.block);
@@ -547,7 +549,7 @@ void check(const KeyFlags& flags) {
         "commands list, import, export, dump",
         kUsage);
   }
-  if (flags.counter.empty()) names_in(flags.place);  // throws before the server is asked
+  if (flags.counter.empty()) check_place(flags.place);
 }
 
 int work(KeyFlags& flags) {
