@@ -11,7 +11,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <iostream>
 #include <iterator>
 #include <map>
@@ -333,12 +332,6 @@ int verify(const LedgerFlags& flags) {
   return reader.status();
 }
 
-// A column of groups: its name, and its text for a line.
-struct Column {
-  std::string_view name;
-  std::function<std::string(const LedgerLine&, const base::TimeZone&)> text;
-};
-
 // The day of an instant on the clocks of the zone.
 std::string day_of(Instant at, const base::TimeZone& zone, std::size_t length) {
   const auto seconds = std::chrono::floor<std::chrono::seconds>(at.time_since_epoch());
@@ -348,30 +341,29 @@ std::string day_of(Instant at, const base::TimeZone& zone, std::size_t length) {
   return text.substr(0, length);
 }
 
-const Column kGroupColumns[] = {
-    {"key", [](const LedgerLine& line, const base::TimeZone&) { return line.key; }},
-    {"rule", [](const LedgerLine& line, const base::TimeZone&) { return line.rule; }},
-    {"limit", [](const LedgerLine& line, const base::TimeZone&) { return line.limit; }},
-    {"day",
-     [](const LedgerLine& line, const base::TimeZone& zone) { return day_of(line.at, zone, 10); }},
-    {"month",
-     [](const LedgerLine& line, const base::TimeZone& zone) { return day_of(line.at, zone, 7); }},
-};
+using Columns = std::vector<std::string_view>;  // of groups, by their names
 
-std::vector<const Column*> columns_of(std::string_view by) {
-  std::vector<std::string_view> names;
-  for (const Column& column : kGroupColumns) names.push_back(column.name);
-  std::vector<const Column*> columns;
+// Returns the text of a line in a column.
+std::string column_text(std::string_view column, const LedgerLine& line,
+                        const base::TimeZone& zone) {
+  if (column == "key") return line.key;
+  if (column == "rule") return line.rule;
+  if (column == "limit") return line.limit;
+  return day_of(line.at, zone, column == "day" ? 10 : 7);
+}
+
+Columns columns_of(std::string_view by) {
+  const Columns names{"key", "rule", "limit", "day", "month"};
+  Columns columns;
   for (bool more = true; more;) {
     const std::size_t comma = by.find(',');
     const std::string_view name = by.substr(0, comma);
-    const auto* const found = std::ranges::find(kGroupColumns, name, &Column::name);
-    if (found == std::end(kGroupColumns)) {
+    if (std::ranges::find(names, name) == names.end()) {
       throw Failed("--by has " + rules::in_quotes(name) + "; expected " + rules::either(names) +
                        ", separated by commas" + rules::did_you_mean(name, names),
                    kUsage);
     }
-    columns.push_back(found);
+    columns.push_back(name);
     more = comma != by.npos;
     if (more) by.remove_prefix(comma + 1);
   }
@@ -398,9 +390,9 @@ std::optional<Instant> bound_of(const char* flag, const std::string& text,
 
 using Groups = std::map<std::vector<std::string>, std::int64_t>;
 
-void print_csv(const std::vector<const Column*>& columns, const Groups& groups) {
+void print_csv(const Columns& columns, const Groups& groups) {
   std::string out;
-  for (const Column* const column : columns) out.append(column->name).append(",");
+  for (const std::string_view column : columns) out.append(column).append(",");
   out += "spent\n";
   for (const auto& [names, spent] : groups) {
     for (const std::string& name : names) {
@@ -412,9 +404,9 @@ void print_csv(const std::vector<const Column*>& columns, const Groups& groups) 
   std::cout << out;
 }
 
-void print_table(const std::vector<const Column*>& columns, const Groups& groups) {
+void print_table(const Columns& columns, const Groups& groups) {
   std::vector<std::vector<std::string>> rows(1);
-  for (const Column* const column : columns) rows[0].emplace_back(column->name);
+  rows[0].assign(columns.begin(), columns.end());
   rows[0].emplace_back("spent");
   for (const auto& [names, spent] : groups) {
     auto& row = rows.emplace_back();
@@ -435,7 +427,7 @@ int sum(const LedgerFlags& flags) {
       [&](const LedgerLine& line) {
         if (line.spent == 0 || (from && line.at < *from) || (to && line.at >= *to)) return;
         std::vector<std::string> names;
-        for (const Column* const column : columns) names.push_back(column->text(line, *zone));
+        for (const auto column : columns) names.push_back(column_text(column, line, *zone));
         std::int64_t& sum = groups[std::move(names)];
         if (__builtin_add_overflow(sum, line.spent, &sum)) throw Failed("a sum exceeds 63 bits");
       },
