@@ -66,7 +66,7 @@ Status FrontEnd::open(std::size_t loops, std::span<const KnownClient> clients,
 
 net::Acceptor::Parts FrontEnd::accept_in(const LoopServices& loop) {
   return {.loop = loop.context,
-          .recorder = loop.recorder,
+          .recorder = loop.session.recorder,
           .warn = warning_writer(parts_.log),
           .connections = connections_,
           .most = bounds_.connections,
@@ -375,14 +375,14 @@ std::vector<http::Route> public_routes() {
 
 PublicHandler::PublicHandler(const FrontEndParts& parts, const LoopServices& loop,
                              const Access& access, net::FiberSleeps* waiting)
-    : recorder_(loop.recorder),
+    : recorder_(loop.session.recorder),
       log_(parts.log),
       operations_(parts.operations.in(loop.sleeps)),
       access_(access),
-      session_(loop.session()),
+      session_(loop.session),
       auth_(session_, parts.trusted, parts.log),
       check_(session_, waiting),
-      rls_(loop.session(), parts.envoy) {
+      rls_(loop.session, parts.envoy) {
   session_.use_trace([this] {
     trace_buffers_.clear();
     return find_header(request_->fields, "traceparent", trace_buffers_);
@@ -539,7 +539,7 @@ std::unique_ptr<net::LoopFrontEnd> FrontEnds::make_grpc(const LoopServices& loop
     return open_quota(call, out, context);
   };
   const auto make = [this, session = loop.session] {
-    return std::make_unique<RlsHandler>(session(), parts_.envoy, grpc_.access());
+    return std::make_unique<RlsHandler>(session, parts_.envoy, grpc_.access());
   };
   return std::make_unique<grpc::FrontEnd>(
       grpc::Options{.bounds = grpc_.bounds(),
@@ -579,7 +579,7 @@ std::unique_ptr<net::LoopFrontEnd> FrontEnds::make_resp(const LoopServices& loop
   }
   const auto make = [this, loop, run_elsewhere] {
     return std::make_unique<resp::CommandHandler>(resp::CommandHandler::Parts{
-        .session = loop.session(),
+        .session = loop.session,
         .users = resp_users_,
         .clock = loop.clock,
         .version = SLUICE_VERSION,
@@ -607,9 +607,9 @@ std::unique_ptr<net::LoopFrontEnd> FrontEnds::make_resp(const LoopServices& loop
 std::unique_ptr<net::LoopFrontEnd> FrontEnds::start_administration(const LoopServices& loop) {
   if (!admin_.is_open()) return nullptr;
   const auto make = [this, loop] {
-    return std::make_unique<AdminHandler>(make_admin_(loop.session().limiter),
+    return std::make_unique<AdminHandler>(make_admin_(loop.session.limiter),
                                           parts_.operations.in(loop.sleeps), admin_.access(),
-                                          loop.recorder, parts_.log);
+                                          loop.session.recorder, parts_.log);
   };
   return std::make_unique<http::FrontEnd>(
       http::Options{admin_.bounds(), make, loop.fibers, admin_.role_of_certificate()},

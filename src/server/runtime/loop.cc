@@ -24,32 +24,20 @@ std::function<void()> after_all(const std::deque<Loop>& loops, boost::asio::io_c
   };
 }
 
-Loop::Loop(const Parts& parts)
-    : stores_(parts.make_stores ? parts.make_stores(context_) : nullptr),
-      keys_(parts.keys),
+RuleStores rule_stores(LoopStores* loop, const Overrides* overrides) {
+  if (loop == nullptr) return {.overrides = overrides};
+  return {.shadow = loop->shadow(), .local = loop->local(), .overrides = overrides};
+}
+
+Loop::Loop(const MakeSession& make_session, const net::LoopClock& clock,
+           const MakeStores& make_stores, const net::FiberPool::Options& fibers)
+    : stores_(make_stores ? make_stores(context_) : nullptr),
       services_{.context = context_,
-                .recorder = parts.recorder,
-                .session = [parts, stores = stores_.get()]() -> Session::Parts {
-                  RuleStores also{.overrides = parts.overrides};
-                  if (stores != nullptr) {
-                    also.shadow = stores->shadow();
-                    also.local = stores->local();
-                  }
-                  return {stores != nullptr ? stores->limiter() : *parts.limiter,
-                          parts.rules,
-                          parts.recorder,
-                          parts.denials,
-                          also,
-                          parts.traffic,
-                          parts.keys,
-                          parts.waits,
-                          parts.recent,
-                          parts.otlp};
-                },
-                .clock = parts.clock,
+                .session = make_session(stores_.get()),
+                .clock = clock,
                 .sleeps = &sleeps_} {
   if (!stores_) return;
-  services_.fibers = parts.fibers;
+  services_.fibers = fibers;
   services_.redis = [stores = stores_.get()] { return stores->redis(); };
 }
 
@@ -72,7 +60,8 @@ void Loop::follow_rules() {
 }
 
 void Loop::hand_over_keys() {
-  if (keys_ != nullptr) boost::asio::post(context_, [this] { keys_->hand_over(); });
+  insight::KeyRecorder* const keys = services_.session.keys;
+  if (keys != nullptr) boost::asio::post(context_, [keys] { keys->hand_over(); });
 }
 
 void Loop::stop_accepting(net::Queued queued, std::function<void()> stopped) {

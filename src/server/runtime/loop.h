@@ -24,8 +24,7 @@ namespace sluice::server {
 // What a front end uses in one event loop.
 struct LoopServices {
   boost::asio::io_context& context;
-  metrics::Recorder& recorder;
-  std::function<Session::Parts()> session;  // called for each handler
+  Session::Parts session;  // of each handler
   const net::LoopClock& clock;
   std::optional<net::FiberPool::Options> fibers = {};  // if the store may wait
   std::function<redis::Client*()> redis = {};          // called for each command; empty: no Redis
@@ -34,31 +33,21 @@ struct LoopServices {
 
 // An event loop with a thread of its own, its stores and its front ends.
 //
-// If `make_stores` makes stores, they may wait, and each request runs on a fiber. Otherwise
-// `limiter` decides, whose store never waits, on the loop's own stack.
+// If `make_stores` makes stores, they may wait, and each request runs on a fiber. Otherwise the
+// store never waits, and requests run on the loop's own stack.
 //
-// Thread-safety: the thread that made it. Ownership: borrows the parts; whatever `make_stores` uses
-// must outlive the loop.
+// Thread-safety: the thread that made it. Ownership: borrows what it is given; whatever
+// `make_stores` uses must outlive the loop.
 class Loop {
  public:
-  struct Parts {
-    Limiter* limiter;  // null: `make_stores` makes stores
-    const RulesManager& rules;
-    metrics::Recorder& recorder;
-    DenialLog& denials;
-    const net::LoopClock& clock;
-    // Called once, before the loop runs.
-    std::function<std::unique_ptr<LoopStores>(boost::asio::io_context&)> make_stores = {};
-    const Overrides* overrides = nullptr;
-    TrafficRecorder* traffic = nullptr;      // null: requests are not recorded
-    insight::KeyRecorder* keys = nullptr;    // null: keys are not counted
-    net::FiberPool::Options fibers = {};     // `most`: requests at the same time; others are queued
-    detail::Waits* waits = nullptr;          // the requests that wait for units, of all loops
-    RecentRequests::Lane* recent = nullptr;  // null: recent requests are not kept
-    OtlpExporter* otlp = nullptr;            // null: decisions have no spans
-  };
+  // Called once, before the loop runs. Null: the store never waits.
+  using MakeStores = std::function<std::unique_ptr<LoopStores>(boost::asio::io_context&)>;
+  // Called once, with these stores or null.
+  using MakeSession = std::function<Session::Parts(LoopStores* stores)>;
 
-  explicit Loop(const Parts& parts);
+  // `fibers`: `most` requests at the same time; others are queued.
+  Loop(const MakeSession& make_session, const net::LoopClock& clock,
+       const MakeStores& make_stores = {}, const net::FiberPool::Options& fibers = {});
   ~Loop();
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
@@ -85,11 +74,13 @@ class Loop {
       context_.get_executor()};
   net::FiberSleeps sleeps_{context_};
   std::unique_ptr<LoopStores> stores_;
-  insight::KeyRecorder* keys_;
   LoopServices services_;
   std::vector<std::unique_ptr<net::LoopFrontEnd>> front_ends_;
   std::thread thread_;
 };
+
+// Returns what sessions use besides a limiter. `loop`: may be null.
+RuleStores rule_stores(LoopStores* loop, const Overrides* overrides);
 
 // Returns how many loops to run: `wanted`, or one for each processor if that is 0.
 std::size_t count_loops(std::size_t wanted);

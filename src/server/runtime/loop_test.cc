@@ -69,27 +69,22 @@ class LoopTest : public ::testing::Test {
  protected:
   void TearDown() override { loop_.reset(); }
 
-  Loop::Parts parts() {
-    return {.limiter = &limiter_,
-            .rules = *manager_,
-            .recorder = recorder_,
-            .denials = denials_,
-            .clock = loop_clock_};
+  Session::Parts session(LoopStores* stores) {
+    Limiter& limiter = stores != nullptr ? stores->limiter() : limiter_;
+    return {limiter, *manager_, recorder_, denials_, rule_stores(stores, nullptr)};
   }
   void start(Waits waits, std::size_t most = 512) {
-    Loop::Parts all = parts();
-    all.fibers.most = most;
-    all.make_stores = [&](boost::asio::io_context& in) {
+    const auto make_stores = [&](boost::asio::io_context& in) {
       auto made = std::make_unique<WaitingStores>(in);
       stores_ = made.get();
       stores_->store.waits = waits;
       return made;
     };
-    run(all);
+    run(make_stores, {.most = most});
   }
-  void start_without_waiting() { run(parts()); }
-  void run(const Loop::Parts& parts) {
-    loop_.emplace(parts);
+  void start_without_waiting() { run({}, {}); }
+  void run(const Loop::MakeStores& make_stores, const net::FiberPool::Options& fibers) {
+    loop_.emplace(std::bind_front(&LoopTest::session, this), loop_clock_, make_stores, fibers);
     auto listening = net::listen_at(parse_address("unix:" + path_).value(), 1);
     ASSERT_TRUE(listening) << listening.error();
     const LoopServices& services = loop_->services();
@@ -427,9 +422,8 @@ TEST_F(LoopTest, StopsWhileRequestsWait) {
 }
 
 TEST_F(LoopTest, StopsIfItNeverRan) {
-  Loop::Parts all = parts();
-  all.make_stores = [](boost::asio::io_context& in) { return std::make_unique<WaitingStores>(in); };
-  const Loop loop(all);
+  const Loop loop([this](LoopStores* stores) { return session(stores); }, loop_clock_,
+                  [](boost::asio::io_context& in) { return std::make_unique<WaitingStores>(in); });
 }
 
 }  // namespace

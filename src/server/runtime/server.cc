@@ -656,19 +656,19 @@ void Server::start_loops(std::size_t threads) {
     TrafficRecorder* const traffic =
         traffic_ ? &recorders_.emplace_back(*traffic_, denials_, hash_all) : nullptr;
     insight::KeyRecorder* const keys = top_keys_.is_on() ? &top_keys_.make_recorder() : nullptr;
-    Loop& loop = loops_.emplace_back(Loop::Parts{stores_->limiter(),
-                                                 rules_.manager(),
-                                                 registry_.make_recorder(),
-                                                 denials_,
-                                                 clock_,
-                                                 make_stores,
-                                                 &overrides_->all(),
-                                                 traffic,
-                                                 keys,
-                                                 {},
-                                                 &waits_,
-                                                 &recent_.make_lane(),
-                                                 otlp_.get()});
+    const auto make_session = [&](LoopStores* stores) -> Session::Parts {
+      return {stores != nullptr ? stores->limiter() : *stores_->limiter(),
+              rules_.manager(),
+              registry_.make_recorder(),
+              denials_,
+              rule_stores(stores, &overrides_->all()),
+              traffic,
+              keys,
+              &waits_,
+              &recent_.make_lane(),
+              otlp_.get()};
+    };
+    Loop& loop = loops_.emplace_back(make_session, clock_, make_stores);
     front_ends_.start(loop, i);
     if (i == 0 && config_.grpc != "off") start_quota(loop);
   }
@@ -677,7 +677,7 @@ void Server::start_loops(std::size_t threads) {
 // Quotas ask the store itself: a cached denial would lower all parts, and a lease hold units twice.
 void Server::start_quota(Loop& loop) {
   const LoopServices& services = loop.services();
-  const Session::Parts parts = services.session();
+  const Session::Parts& parts = services.session;
   Store& store = parts.stores.shadow != nullptr ? *parts.stores.shadow : parts.limiter.store();
   const StoreKind kind = kind_of(config_);
   ClaimShare claim_share;
@@ -690,15 +690,15 @@ void Server::start_quota(Loop& loop) {
 }
 
 void Server::start_administration() {
-  metrics::Recorder& recorder = registry_.make_recorder();
   admin_stores_ = stores_->make(main_);
   Limiter& limiter = admin_stores_ ? admin_stores_->limiter() : *stores_->limiter();
-  LoopServices services{
-      main_, recorder,
-      [this, &limiter, &recorder]() -> Session::Parts {
-        return {limiter, rules_.manager(), recorder, denials_, {.overrides = &overrides_->all()}};
-      },
-      clock_};
+  LoopServices services{main_,
+                        {limiter,
+                         rules_.manager(),
+                         registry_.make_recorder(),
+                         denials_,
+                         {.overrides = &overrides_->all()}},
+                        clock_};
   services.fibers = kAdminFibers;  // /metrics waits, whatever the store does
   services.sleeps = &admin_sleeps_;
   administration_ = front_ends_.start_administration(services);
