@@ -3,12 +3,18 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cstring>
 #include <system_error>
 
 namespace sluice::base {
 namespace {
+
+// Converts a number from the order of its bytes here to that in a network, or back.
+std::uint64_t network_order(std::uint64_t number) noexcept {
+  return std::endian::native == std::endian::little ? __builtin_bswap64(number) : number;
+}
 
 void append(AddressText& text, char c) noexcept { text.bytes[text.size++] = c; }
 
@@ -37,12 +43,10 @@ AddressText print_v4(std::uint32_t address, std::uint8_t bits) noexcept {
 }
 
 AddressText print_v6(IpAddress::Number address, std::uint8_t bits) noexcept {
-  std::array<std::uint8_t, 16> bytes;
-  for (auto byte = bytes.rbegin(); byte != bytes.rend(); ++byte, address >>= 8) {
-    *byte = static_cast<std::uint8_t>(address);
-  }
+  const std::array halves{network_order(static_cast<std::uint64_t>(address >> 64)),
+                          network_order(static_cast<std::uint64_t>(address))};
   AddressText text;
-  inet_ntop(AF_INET6, bytes.data(), text.bytes.data(), static_cast<socklen_t>(text.bytes.size()));
+  inet_ntop(AF_INET6, halves.data(), text.bytes.data(), static_cast<socklen_t>(text.bytes.size()));
   text.size = std::strlen(text.bytes.data());
   append_bits(text, bits, 128);
   return text;
@@ -72,11 +76,9 @@ std::optional<IpAddress> IpAddress::parse(std::string_view text) noexcept {
   std::array<char, INET6_ADDRSTRLEN> ended{};
   if (text.size() >= ended.size() || text.find('\0') != text.npos) return std::nullopt;
   std::copy(text.begin(), text.end(), ended.begin());
-  std::array<std::uint8_t, 16> bytes;
-  if (inet_pton(AF_INET6, ended.data(), bytes.data()) != 1) return std::nullopt;
-  IpAddress address;
-  for (const std::uint8_t byte : bytes) address.number = address.number << 8 | byte;
-  return address;
+  std::array<std::uint64_t, 2> halves;
+  if (inet_pton(AF_INET6, ended.data(), halves.data()) != 1) return std::nullopt;
+  return IpAddress{Number{network_order(halves[0])} << 64 | network_order(halves[1])};
 }
 
 AddressText IpAddress::network(PrefixBits bits) const noexcept {
