@@ -119,6 +119,7 @@ class Gate:
         if order.get("end", order["way"] == "refuse"):
             for writer in list(self.pairs):
                 writer.transport.abort()
+            await asyncio.sleep(0)  # until the connections are closed
         return {}
 
 

@@ -201,17 +201,23 @@ class FaultTest(RedisTest):
         return server
 
     @staticmethod
-    def wait_until_decided(server):
-        """Waits until the store, not a policy, decides on every thread's connection."""
-        def decided():
-            return all(ask(server, "/allow", "whether it is there", cost=0).reason == "ok"
+    def wait_until_all(server, reason, what):
+        """Waits for this reason on every thread's connection."""
+        def are():
+            return all(ask(server, "/allow", "whether it is there", cost=0).reason == reason
                        for _ in range(32))  # so that each thread gets some
 
-        wait_for(decided, "a decision of the store")
+        wait_for(are, what)
 
-    def wait_for_fallback(self, server, path="/allow"):
-        wait_for(lambda: ask(server, path, "whether it is gone", cost=0).reason == "fallback",
-                 "a policy's answer")
+    @classmethod
+    def wait_until_decided(cls, server):
+        """Waits until the store, not a policy, decides."""
+        cls.wait_until_all(server, "ok", "decisions of the store")
+
+    @classmethod
+    def wait_for_fallback(cls, server):
+        """Waits until a policy decides. The threads may notice a lost connection at different times."""
+        cls.wait_until_all(server, "fallback", "answers of a policy")
 
     @staticmethod
     def used(server, user):
