@@ -22,6 +22,7 @@
 #include <thread>
 #include <vector>
 
+#include "sluice/ledger.h"
 #include "sluice/limiter.h"
 #include "sluice/memory_store.h"
 #include "sluice/permit_id.h"
@@ -47,6 +48,7 @@ constexpr Limit kLongWindow = fixed_window(1).per(1h);
 // A memory store that answers in another thread, in order.
 class ThreadStore final : public AsyncStore {
  public:
+  explicit ThreadStore(const MemoryStoreOptions& options = {}) : store(options) {}
   ~ThreadStore() override { pool_.join(); }
   void async_apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
                    std::span<Decision> each, Completion& completion) noexcept override {
@@ -314,6 +316,36 @@ TEST(AsyncLimiter, CopiesThePermitsOfARequest) {
   ASSERT_TRUE(taken && *taken);
   const Charge held{.key = "key", .limit = flight, .permit = &id};
   EXPECT_TRUE(store.store.apply_one(Verb::kRelease, held, {})) << "the permit of the request";
+}
+
+struct KeptIds final : Ledger {
+  void add(const LedgerEntry& entry) noexcept override { ids.emplace_back(entry.id); }
+  std::vector<std::string> ids;
+};
+
+// The same with an id, which a ledger gets.
+TEST(AsyncLimiter, CopiesTheIdsOfARequest) {
+  asio::io_context loop;
+  std::promise<void> hold;
+  KeptIds ledger;
+  ThreadStore store({.ledger = &ledger});
+  store.hold = &hold;
+  AsyncLimiter limiter(loop, store);
+  const std::string id = "the order of a customer, number 17";
+  auto text = std::make_unique<std::string>(id);
+  const PermitId name = PermitId::named(id);
+  const Charge charge{
+      .key = "key", .limit = budget(10).per(1h), .cost = 2, .permit = &name, .id_text = *text};
+  bool is_held = false;
+  limiter.async_apply(
+      {Verb::kHold, 1min}, {&charge, 1}, {},
+      [&](Error, const Decision& said, const std::vector<Decision>&) { is_held = said.allowed(); });
+  text->assign(id.size(), 'x');
+  text.reset();
+  hold.set_value();
+  loop.run();
+  EXPECT_TRUE(is_held);
+  EXPECT_EQ(ledger.ids, std::vector{id});
 }
 
 // A thread of the store that still used a loop would end the work of the next one, which has the
