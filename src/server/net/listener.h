@@ -66,8 +66,8 @@ concept ListenedConnection = requires(C& connection, typename C::Shared& shared,
 };
 
 // A protocol in one event loop: the handlers of its requests, and one listening address, whose
-// connections it accepts and owns. The options of the
-// connections say how handlers are made (`make`), and whether on fibers.
+// connections it accepts and owns. The options of the connections say how handlers are made
+// (`make`), and whether on fibers.
 //
 // Ownership: borrows what its arguments refer to.
 template <ListenedConnection Connection>
