@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <string>
@@ -47,36 +49,42 @@ class Layout {
   constexpr std::string_view format() const noexcept { return {format_.data(), format_.size()}; }
 
   // Reads the first size() bytes. The caller ensures that there are enough.
-  constexpr T read(std::string_view bytes) const noexcept {
+  T read(std::string_view bytes) const noexcept {
+    std::array<char, kMostBytes> padded;
+    std::memcpy(padded.data(), bytes.data(), size_);
+    const char* from = padded.data();
     T record{};
-    std::size_t at = 0;
     for (const Field<T>& field : fields_) {
-      for (std::size_t i = 0; i < field.size; ++i) {
-        record.*field.member |= std::uint64_t{static_cast<unsigned char>(bytes[at++])} << (8 * i);
-      }
+      std::uint64_t number;
+      std::memcpy(&number, from, sizeof number);
+      record.*field.member = number & (~std::uint64_t{0} >> (64 - 8 * field.size));
+      from += field.size;
     }
     return record;
   }
 
   // Like read(), and removes the bytes it has read.
-  constexpr T take(std::string_view& bytes) const noexcept {
+  T take(std::string_view& bytes) const noexcept {
     const T record = read(bytes);
     bytes.remove_prefix(size());
     return record;
   }
 
   void append(const T& record, std::string& out) const {
-    const std::size_t begin = out.size();
-    out.resize(begin + size_);
-    char* to = out.data() + begin;
-    for (const Field<T>& field : fields_) {
-      for (std::size_t i = 0; i < field.size; ++i) {
-        *to++ = static_cast<char>(record.*field.member >> (8 * i) & 0xFF);
-      }
+    std::array<char, kMostBytes> bytes;
+    char* to = bytes.data();
+    for (const Field<T>& field : fields_) {  // the next number overwrites the bytes after its size
+      std::memcpy(to, &(record.*field.member), sizeof(std::uint64_t));
+      to += field.size;
     }
+    out.append(bytes.data(), size_);
   }
 
  private:
+  // Numbers are read and written as eight bytes, of which a field has the first.
+  static_assert(std::endian::native == std::endian::little);
+  static constexpr std::size_t kMostBytes = N * sizeof(std::uint64_t);
+
   std::array<Field<T>, N> fields_{};
   std::array<char, 1 + 2 * N> format_{'<'};
   std::size_t size_ = 0;
