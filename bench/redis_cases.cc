@@ -87,7 +87,7 @@ OwnCase::OwnCase(const RedisServer& server, const std::string& prefix, const Fil
     }
     plan_.write(0, command);
     if (by == By::kModule) {
-      requests_.push_back(command.for_module);
+      plan_.append_for_module(0, requests_.emplace_back());
     } else {
       if (known != command.script->sha1) {
         known = link.load_script(std::string(command.script->text));

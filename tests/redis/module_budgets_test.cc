@@ -189,10 +189,10 @@ class DamagedBudget : public ::testing::Test {
     sluice::redis::Plan plan;
     PlainCommand command;
     EXPECT_TRUE(plan.begin({.prefix = "", .uses_module = true}, action, {&charge, 1}, at(seconds)));
-    plan.write(0, command);
+    command.write(plan);
     std::string said;
     if (by_module) {
-      reader_.append_raw(command.for_module);
+      reader_.append_raw(command.for_module());
       const Reply reply = reader_.next();
       said = reply->type == Reply::kError ? "an error" : RedisConnection::text(reply);
     } else {

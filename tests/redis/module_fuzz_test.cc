@@ -225,9 +225,8 @@ class ModuleFuzzer {
       return apply();
     }
     PlainCommand command;
-    plan.write(0, command);
-    if (command.for_module.empty()) return apply();
-    Words words = words_of(command.for_module);
+    command.write(plan);
+    Words words = words_of(command.for_module());
     for (std::size_t i = 1; i + 1 < words.size() && keys_.size() < 60; ++i) {
       keys_.push_back(words[i]);
     }

@@ -47,8 +47,8 @@ Sent sent_for(const Limit& limit) {
   const Charge charge{.key = "key", .limit = limit};
   EXPECT_TRUE(plan.begin({.prefix = "s:", .uses_module = true}, sluice::Verb::kTake, {&charge, 1},
                          std::nullopt));
-  plan.write(0, command);
-  const std::string& bytes = command.for_module;
+  command.write(plan);
+  const std::string bytes = command.for_module();
   // *3, SLUICE.APPLY, the key, the request
   const auto element = [&](std::size_t& at) {
     const std::size_t end = bytes.find("\r\n", at);
@@ -278,10 +278,10 @@ class Damaged {
     PlainCommand command;
     EXPECT_TRUE(
         plan.begin({.prefix = "", .uses_module = true}, {verb, 1h}, {&charge, 1}, at(seconds)));
-    plan.write(0, command);
+    command.write(plan);
     std::string said;
     if (by_module) {
-      module_.append_raw(command.for_module);
+      module_.append_raw(command.for_module());
       said = RedisConnection::text(module_.next());
     } else {
       scripts_.send_script(command);

@@ -29,9 +29,11 @@ Reason reason_of_error(const sluice::redis::Reply& reply) {
 
 }  // namespace
 
-void ScriptConnection::send(const sluice::redis::Command& command) {
-  if (command.for_module.empty() || dice_() % 100 >= by_module_) return send_script(command);
-  connection_.append_raw(command.for_module);
+void ScriptConnection::send(sluice::redis::Command& command) {
+  if (!command.has_module_form || dice_() % 100 >= by_module_) return send_script(command);
+  std::string bytes;
+  command.append_for_module(bytes);
+  connection_.append_raw(bytes);
   sent_.push_back({.is_by_module = true});
 }
 
@@ -69,7 +71,7 @@ PlanStore::Outcome PlanStore::read(std::size_t part) {
     if (connection_.was_by_module() && error_.starts_with("OOM ") && plan_.parts() == 1) {
       error_.clear();  // the stores do the same
       PlainCommand command;
-      plan_.write(part, command);
+      command.write(plan_, part);
       connection_.send_script(command);
       return read(part);
     }
@@ -85,7 +87,7 @@ PlanStore::Outcome PlanStore::read(std::size_t part) {
     case Plan::Read::kFull: return Outcome::kFull;
     case Plan::Read::kRepeat: {
       PlainCommand command;
-      plan_.write(part, command);
+      command.write(plan_, part);
       connection_.send(command);
       return read(part);
     }
@@ -105,7 +107,7 @@ Decision PlanStore::apply(sluice::Action action, std::span<const sluice::Charge>
   }
   PlainCommand command;
   for (std::size_t i = 0; i < plan_.parts(); ++i) {
-    plan_.write(i, command);
+    command.write(plan_, i);
     connection_.send(command);
   }
   std::vector<Outcome> outcomes;
@@ -171,7 +173,7 @@ std::vector<Answered> answers(ScriptConnection& connection, std::string_view pre
                                  sluice_property::action_of(history[i]), charges[i],
                                  sluice::Instant{sluice::Duration{history[i].at_us}});
     if (!is_valid[i]) continue;
-    plans[i].write(0, command);
+    command.write(plans[i]);
     connection.send(command);
   }
   std::vector<Answered> told(history.size());

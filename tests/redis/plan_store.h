@@ -15,10 +15,27 @@
 
 namespace sluice_redis {
 
-// A command for ScriptConnection that ignores its result.
+// A part of a plan for ScriptConnection. Ignores its result, and borrows the plan.
 class PlainCommand final : public sluice::redis::Command {
  public:
+  void write(sluice::redis::Plan& plan, std::size_t part = 0) {
+    plan_ = &plan;
+    part_ = part;
+    plan.write(part, *this);
+  }
+  // The same as a command of the module.
+  std::string for_module() {
+    std::string bytes;
+    append_for_module(bytes);
+    return bytes;
+  }
+
   void done(const sluice::redis::Answer&) noexcept override {}
+  void append_for_module(std::string& out) override { plan_->append_for_module(part_, out); }
+
+ private:
+  sluice::redis::Plan* plan_ = nullptr;
+  std::size_t part_ = 0;
 };
 
 // Sends script calls over a blocking connection, any number before their replies. Loads a script
@@ -30,7 +47,7 @@ class ScriptConnection {
                             unsigned by_module = module_file() != nullptr ? 50 : 0)
       : connection_(server), by_module_(by_module) {}
 
-  void send(const sluice::redis::Command& command);
+  void send(sluice::redis::Command& command);
   void send_script(const sluice::redis::Command& command);
   // Returns the reply to the oldest command that has not been answered.
   Reply next();

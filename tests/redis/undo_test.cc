@@ -170,7 +170,7 @@ class Interleaving {
     std::vector<sluice::Charge> charges;
   };
 
-  Reply run(const PlainCommand& command) {
+  Reply run(PlainCommand& command) {
     connection_.send(command);
     Reply reply = connection_.next();
     EXPECT_NE(reply->type, Reply::kError) << RedisConnection::text(reply);

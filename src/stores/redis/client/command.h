@@ -93,6 +93,8 @@ class Command {
   // command. If not, replies and commands are out of step, and the client ends the connection, so
   // that no request gets the answer of another.
   virtual bool expects(const Reply&) noexcept { return true; }
+  // Appends the same request as a command of Sluice's module, in RESP as a whole.
+  virtual void append_for_module(std::string&) {}
 
   void append(std::string_view element);
   void append(std::uint64_t number);
@@ -100,10 +102,9 @@ class Command {
   const Script* script = nullptr;
   std::uint32_t elements = 0;  // in `tail`
   std::string tail;
-  // With a script: the same request as a command of Sluice's module, in RESP as a whole. Empty: the
-  // script only. Commands of the module that the server does not know, or does not execute, are
-  // sent as scripts.
-  std::string for_module;
+  // With a script: whether append_for_module() can be called. Commands of the module that the
+  // server does not know, or does not execute, are sent as scripts.
+  bool has_module_form = false;
   // The script must be executed before later commands. It has no command of the module, so a server
   // with the module may not know it yet, and gets its text at once.
   bool keeps_order = false;

@@ -299,7 +299,7 @@ Pipeline::Form Pipeline::form_of(const Command& command) noexcept {
   if (command.script == nullptr) return Form::kPlain;
   const bool has_module = module_ == Module::kAsked || module_ == Module::kPresent;
   if (command.keeps_order && has_module) return Form::kText;
-  if (command.for_module.empty() || module_ == Module::kAsked || module_ == Module::kAbsent) {
+  if (!command.has_module_form || module_ == Module::kAsked || module_ == Module::kAbsent) {
     return Form::kHash;
   }
   if (module_ == Module::kUnknown) module_ = Module::kAsked;
@@ -348,13 +348,13 @@ void Pipeline::take_output(std::string& bytes) {
 }
 
 void Pipeline::write(Slot& slot) {
-  const Command& command = *slot.command;
+  Command& command = *slot.command;
   const std::size_t before = output_.size();
   slot.begin = written_;
   slot.ignored = slot.asking ? 1 : 0;
   if (slot.asking) output_.append(kAsking);
   if (slot.form == Form::kModule) {
-    output_.append(command.for_module);
+    command.append_for_module(output_);
     written_ += output_.size() - before;
     return;
   }

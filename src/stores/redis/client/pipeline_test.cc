@@ -23,6 +23,7 @@ class Named final : public Command {
  public:
   explicit Named(std::string_view text) : name(text) {}
   void done(const Answer&) noexcept override {}
+  void append_for_module(std::string& out) override { out.append("<").append(name).append(">"); }
   std::string name;
 };
 
@@ -43,7 +44,7 @@ class PipelineTest : public ::testing::Test {
   }
   Command& make_for_module(std::string_view name) {
     Command& command = make(name, kOne);
-    command.for_module = "<" + std::string(name) + ">";
+    command.has_module_form = true;
     return command;
   }
   bool submit(Command& command, bool asking = false) { return pipeline.submit(command, asking); }

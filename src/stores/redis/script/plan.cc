@@ -590,30 +590,43 @@ bool Plan::is_single(const Part& part) const noexcept {
   return can_be && !now_ && part.counters == 1 && part.blocks == 0 && !part.must_exist;
 }
 
-// Writes the number of keys and the keys, which precede the arguments.
-void Plan::write_keys(std::size_t index, bool with_blocks, Command& command) const {
-  const Part& part = parts_[index];
-  with_blocks = with_blocks && part.blocks > 0;
-  command.tail.clear();
-  command.for_module.clear();
-  command.elements = 0;
-  command.slot = part.slot;
-  command.append(std::uint64_t{part.counters} + (with_blocks ? part.blocks : 0) + part.ledgers);
-  for (const Counter& counter : of_part(index)) command.append(counter.key);
-  for (const Counter& counter : of_part(index)) {
-    if (with_blocks && counter.block.is_used()) command.append(counter.block.key());
+namespace {
+
+// Appends the keys of some counters, of their blocks and of their ledgers.
+void append_keys(auto counters, bool with_blocks, std::string& out) {
+  for (const Counter& counter : counters) append_element(counter.key, out);
+  for (const Counter& counter : counters) {
+    if (with_blocks && counter.block.is_used()) append_element(counter.block.key(), out);
   }
-  for (const Counter& counter : of_part(index)) {
-    if (!counter.ledger.empty()) command.append(counter.ledger);
+  for (const Counter& counter : counters) {
+    if (!counter.ledger.empty()) append_element(counter.ledger, out);
   }
 }
 
+}  // namespace
+
+std::uint32_t Plan::count_keys(const Part& part, bool with_blocks) noexcept {
+  return std::uint32_t{part.counters} + (with_blocks ? part.blocks : 0) + part.ledgers;
+}
+
+// Writes the number of keys and the keys, which precede the arguments.
+void Plan::write_keys(std::size_t index, bool with_blocks, Command& command) const {
+  const Part& part = parts_[index];
+  const std::uint32_t count = count_keys(part, with_blocks);
+  command.tail.clear();
+  command.elements = 0;
+  command.slot = part.slot;
+  command.append(std::uint64_t{count});
+  append_keys(of_part(index), with_blocks && part.blocks > 0, command.tail);
+  command.elements += count;
+}
+
 // Writes the last argument of a script for a ledger.
-void Plan::write_ledgers(std::size_t index, bool is_undo, Command& command) const {
+void Plan::write_ledgers(std::size_t index, bool is_undo, Command& command) {
   if (parts_[index].ledgers == 0) return;
-  std::string argument;
-  append_ledgers(index, is_undo, argument);
-  command.append(argument);
+  argument_.clear();
+  append_ledgers(index, is_undo, argument_);
+  command.append(argument_);
 }
 
 void Plan::append_ledgers(std::size_t index, bool is_undo, std::string& out) const {
@@ -638,68 +651,66 @@ void Plan::append_ledgers(std::size_t index, bool is_undo, std::string& out) con
   }
 }
 
-void Plan::write(std::size_t index, Command& command) const {
+void Plan::write(std::size_t index, Command& command) {
   const Part& part = parts_[index];
   const std::uint64_t verb = script_verb(part);
   write_keys(index, true, command);
-  if (options_.uses_module) write_for_module(index, command);
+  command.has_module_form = options_.uses_module;
   if (is_single(part)) {
-    std::string argument;
     auto counters = of_part(index);
     const Counter& counter = counters.front();
     command.script = &script_for_one(counter.family(), part.families & kWithLedger);
     const std::uint64_t own = counter.gives_back() ? format::kRefund : verb;
-    append_argument(counter, part.families, own, argument);
-    command.append(argument);
+    argument_.clear();
+    append_argument(counter, part.families, own, argument_);
+    command.append(argument_);
     if (own != format::kTake) command.append(std::string(1, static_cast<char>(own)));
     return write_ledgers(index, false, command);
   }
   write_request(index, flagged_verb(part), command);
   if (part.blocks > 0) {
-    std::string arguments;
-    append_blocks(index, arguments);
-    command.append(arguments);
+    argument_.clear();
+    append_blocks(index, argument_);
+    command.append(argument_);
   }
   write_ledgers(index, false, command);
 }
 
-// Call this after write_keys().
-void Plan::write_for_module(std::size_t index, Command& command) const {
+void Plan::append_for_module(std::size_t index, std::string& out) {
   const Part& part = parts_[index];
-  std::string request;
-  append_request(flagged_verb(part) + (part.ledgers > 0 ? format::kWithLedgers : 0), request);
-  request += static_cast<char>(part.counters);
+  const std::uint64_t verb = script_verb(part);
+  argument_.clear();
+  append_request(flagged_verb(part) + (part.ledgers > 0 ? format::kWithLedgers : 0), argument_);
+  argument_ += static_cast<char>(part.counters);
   for (const Counter& counter : of_part(index)) {
-    append_argument(counter, kAllFamilies, script_verb(part), request);
+    append_argument(counter, kAllFamilies, verb, argument_);
   }
-  if (part.blocks > 0) append_blocks(index, request);
-  if (part.ledgers > 0) append_ledgers(index, false, request);
-  // The keys are in the tail, after their number.
-  const std::size_t number_size = command.tail.find('$', 1);
-  const std::string_view keys = std::string_view(command.tail).substr(number_size);
-  append_size('*', command.elements + 1, command.for_module);
-  append_element(kApply, command.for_module);
-  command.for_module.append(keys);
-  append_element(request, command.for_module);
+  if (part.blocks > 0) append_blocks(index, argument_);
+  if (part.ledgers > 0) append_ledgers(index, false, argument_);
+  append_size('*', count_keys(part, true) + 2, out);
+  append_element(kApply, out);
+  append_keys(of_part(index), part.blocks > 0, out);
+  append_element(argument_, out);
 }
 
-void Plan::write_undo(std::size_t index, Command& command) const {
+void Plan::write_undo(std::size_t index, Command& command) {
   write_keys(index, false, command);
+  command.has_module_form = false;
   write_request(index, format::kGiveBack, command);
   write_ledgers(index, true, command);
 }
 
 // Writes the arguments of any request except a single one.
-void Plan::write_request(std::size_t index, std::uint64_t verb, Command& command) const {
+void Plan::write_request(std::size_t index, std::uint64_t verb, Command& command) {
   command.script = &script_for(parts_[index].families);
-  std::string argument;
-  append_request(verb, argument);
-  command.append(argument);
+  argument_.clear();
+  append_request(verb, argument_);
+  command.append(argument_);
   verb &= ~(format::kWithBlocks | format::kWithRows);
   for (const Counter& counter : of_part(index)) {
-    argument.clear();
-    append_argument(counter, parts_[index].families, verb, argument);
-    command.append(argument);
+    argument_.clear();
+    append_argument(counter, parts_[index].families, verb, argument_);
+    command.append(argument_);
   }
 }
 

@@ -230,7 +230,7 @@ struct RequestOptions {
   const Clock* clock = &SystemClock::instance();
   // About how many changes of a budget its ledger keeps; 0: there is none.
   std::uint64_t ledger_keep = 0;
-  bool uses_module = false;  // also writes each call as a command of the module
+  bool uses_module = false;  // if the server has it
 };
 
 // One request to Redis, without I/O: its counters (charges on one counter count together), the
@@ -248,8 +248,10 @@ class Plan {
 
   // The number of script calls: one except in a cluster, at most kMaxCharges.
   std::size_t parts() const noexcept;
-  // Fills in script, elements, tail, for_module and slot, and removes their previous values.
-  void write(std::size_t part, Command& command) const;
+  // Fills in script, elements, tail, has_module_form and slot, and removes their previous values.
+  void write(std::size_t part, Command& command);
+  // Appends the call of a part that was written as a command of the module.
+  void append_for_module(std::size_t part, std::string& out);
 
   enum class Read : std::uint8_t {
     kAllowed,   // this part admits; a take has taken its units
@@ -263,7 +265,7 @@ class Plan {
   // Fills in the call that undoes an allowed take or extension of this part. It never gives back
   // more units than are still consumed, so take and undo together admit nothing more. Its reply is
   // ignored.
-  void write_undo(std::size_t part, Command& command) const;
+  void write_undo(std::size_t part, Command& command);
 
   // Call this after a read() of every part. Returns the answer to each charge and to the request.
   // If one part denied, the answers of the others are those without the take.
@@ -306,15 +308,15 @@ class Plan {
   std::uint64_t script_verb(const Part& part) const noexcept;
   std::uint64_t flagged_verb(const Part& part) const noexcept;
   bool is_single(const Part& part) const noexcept;
+  static std::uint32_t count_keys(const Part& part, bool with_blocks) noexcept;
   void write_keys(std::size_t part, bool with_blocks, Command& command) const;
-  void write_request(std::size_t part, std::uint64_t verb, Command& command) const;
+  void write_request(std::size_t part, std::uint64_t verb, Command& command);
   void append_blocks(std::size_t part, std::string& out) const;
   void append_request(std::uint64_t verb, std::string& out) const;
-  void write_ledgers(std::size_t part, bool is_undo, Command& command) const;
+  void write_ledgers(std::size_t part, bool is_undo, Command& command);
   void append_ledgers(std::size_t part, bool is_undo, std::string& out) const;
   void append_argument(const Counter& counter, FamilySet families, std::uint64_t verb,
                        std::string& out) const;
-  void write_for_module(std::size_t part, Command& command) const;
   Read read_status(std::size_t part, std::string_view text) noexcept;
   bool note_windows(std::size_t part, std::string_view text) noexcept;
   bool read_counters(std::size_t part, bool is_alone, std::string_view& rest, core::Ticks now);
@@ -332,6 +334,7 @@ class Plan {
   std::size_t count_ = 0;
   std::vector<Part> parts_;
   std::vector<std::uint8_t> counter_of_;  // of each charge
+  std::string argument_;                  // of the call that is being written
 };
 
 }  // namespace sluice::redis

@@ -48,7 +48,7 @@ struct Call {
   std::optional<std::uint16_t> slot;
 };
 
-Call call_of(const Plan& plan, std::size_t part) {
+Call call_of(Plan& plan, std::size_t part) {
   Sent command;
   command.tail = "of an earlier request";
   command.elements = 7;

@@ -91,6 +91,9 @@ class ScriptOperation final : public Operation {
   struct Part final : public Command {
     void done(const Answer& answer) noexcept override { operation->part_done(*this, answer); }
     bool expects(const Reply& reply) noexcept override { return operation->read(*this, reply); }
+    void append_for_module(std::string& out) override {
+      operation->plan_.append_for_module(index, out);
+    }
 
     ScriptOperation* operation = nullptr;
     std::size_t index = 0;
