@@ -37,20 +37,38 @@ std::string_view hashed_part(std::string_view key) noexcept {
   return key.substr(open + 1, close - open - 1);
 }
 
+constexpr std::size_t kLongestHead = 24;
+
+// Returns how many bytes it has written. Most sizes have one or two digits.
+std::size_t write_size(char type, std::uint64_t size, char* to) noexcept {
+  char* end = to;
+  *end++ = type;
+  if (size >= 100) {
+    end = std::to_chars(end, to + kLongestHead - 2, size).ptr;
+  } else {
+    if (size >= 10) *end++ = static_cast<char>('0' + size / 10);
+    *end++ = static_cast<char>('0' + size % 10);
+  }
+  *end++ = '\r';
+  *end++ = '\n';
+  return static_cast<std::size_t>(end - to);
+}
+
 }  // namespace
 
 void append_size(char type, std::uint64_t size, std::string& out) {
-  std::array<char, 24> head;
-  head[0] = type;
-  char* end = std::to_chars(head.data() + 1, head.data() + head.size() - 2, size).ptr;
-  *end++ = '\r';
-  *end++ = '\n';
-  out.append(head.data(), end);
+  std::array<char, kLongestHead> head;
+  out.append(head.data(), write_size(type, size, head.data()));
 }
 
 void append_element(std::string_view element, std::string& out) {
-  append_size('$', element.size(), out);
-  out.append(element).append("\r\n");
+  const std::size_t begin = out.size();
+  out.resize(begin + kLongestHead + element.size() + 2);
+  char* to = out.data() + begin;
+  to = std::copy_n(element.data(), element.size(), to + write_size('$', element.size(), to));
+  *to++ = '\r';
+  *to++ = '\n';
+  out.resize(static_cast<std::size_t>(to - out.data()));
 }
 
 void Command::append(std::string_view element) {

@@ -22,7 +22,9 @@ constexpr std::string_view kTypes = "+-:$*_#,(!=%~>|";
 constexpr std::string_view kBulks = "$=!";
 constexpr std::string_view kAggregates = "*%~>|";
 
-bool holds(std::string_view set, char c) noexcept { return set.find(c) != set.npos; }
+bool holds(std::string_view set, char c) noexcept {
+  return std::find(set.begin(), set.end(), c) != set.end();
+}
 
 // Reads a text that is a whole number.
 bool parse_number(std::string_view text, std::int64_t& value) noexcept {
