@@ -137,9 +137,9 @@ void ScriptOperation::finish() noexcept {
   const bool is_of_id = verb_ == Verb::kExtend || verb_ == Verb::kSettle || verb_ == Verb::kCancel;
   const bool undoes = takes(verb_) || (counts_work(verb_) && failure_ == Reason::kStoreFull) ||
                       (is_of_id && !has_failed);
-  if (undoes && (has_failed || any(Plan::Read::kDenied)) && any(Plan::Read::kAllowed)) {
-    give_back();
-  }
+  const bool is_divided =
+      used_ > 1 && (has_failed || any(Plan::Read::kDenied)) && any(Plan::Read::kAllowed);
+  if (undoes && is_divided) give_back();
   if (has_failed) {
     refuse(failure_, each_);
     if (failure_ == Reason::kStoreFull) plan_.refuse_new(each_);
