@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "stores/redis/client/clients.h"
 #include "stores/redis/client/target.h"
 
 namespace sluice::cli {
@@ -159,16 +160,19 @@ void RedisSession::ask(const Fill& command, const std::function<void(const redis
 
 bool RedisSession::scan(const std::string& pattern,
                         const std::function<bool(std::vector<std::string> keys)>& take) {
-  std::vector<redis::SlotMaster> masters(1);
+  std::vector<std::optional<std::uint16_t>> slots(1);  // one of each master; none: there is one
   if (target_->kind == redis::Target::Kind::kCluster) {
-    ask(of_words({"CLUSTER", "SLOTS"}),
-        [&](const redis::Reply& reply) { masters = redis::masters_of(reply); });
+    ask(of_words({"CLUSTER", "SLOTS"}), [&](const redis::Reply& reply) {
+      const auto map = redis::SlotMap::read(reply, {});
+      const auto of_each = map ? map->slot_of_each() : std::vector<std::uint16_t>();
+      slots.assign(of_each.begin(), of_each.end());
+    });
   }
-  for (const redis::SlotMaster& master : masters) {
+  for (const std::optional<std::uint16_t> slot : slots) {
     std::string cursor = "0";
     do {
       const std::string from = cursor;
-      const auto fill = of_words({"SCAN", from, "MATCH", pattern, "COUNT", "1000"}, master.slot);
+      const auto fill = of_words({"SCAN", from, "MATCH", pattern, "COUNT", "1000"}, slot);
       std::vector<std::string> keys;
       ask(fill, [&](const redis::Reply& reply) {
         cursor = "0";

@@ -12,6 +12,7 @@
 
 #include "base/quoted.h"
 #include "sluice/decision.h"
+#include "stores/redis/client/clients.h"
 
 namespace sluice::server {
 namespace {
@@ -112,25 +113,26 @@ void RedisHealth::submit(std::optional<std::uint16_t> slot,
 void RedisHealth::look() {
   asks_.clear();
   seen_.clear();
-  if (target_->kind != redis::Target::Kind::kCluster) return ask({{target_->shown, {}}});
+  if (target_->kind != redis::Target::Kind::kCluster) return ask(target_->shown, {});
   submit({}, {"CLUSTER", "SLOTS"}, [this](const redis::Reply* reply) {
     if (reply == nullptr) return;
-    std::vector<redis::SlotMaster> masters = redis::masters_of(*reply);
-    masters.resize(std::min(masters.size(), kMostServers));
-    ask(masters);
+    const auto map = redis::SlotMap::read(*reply, {});
+    if (!map) return;
+    std::vector<std::uint16_t> slots = map->slot_of_each();
+    slots.resize(std::min(slots.size(), kMostServers));
+    for (const std::uint16_t slot : slots) {
+      const redis::ServerAddress& master = map->masters()[map->owner_of(slot)];
+      ask(master.host + ":" + std::to_string(master.port), slot);
+    }
   });
 }
 
-void RedisHealth::ask(const std::vector<redis::SlotMaster>& masters) {
-  ++pending_;  // so that the round does not end before all are asked
-  for (const redis::SlotMaster& master : masters) {
-    submit(master.slot, {"INFO"}, [this, name = master.name](const redis::Reply* reply) {
-      if (reply == nullptr) return;
-      seen_.push_back(ServerInfo::read(reply->string()));
-      seen_.back().name = name;
-    });
-  }
-  if (--pending_ == 0) finish();
+void RedisHealth::ask(std::string name, std::optional<std::uint16_t> slot) {
+  submit(slot, {"INFO"}, [this, name = std::move(name)](const redis::Reply* reply) {
+    if (reply == nullptr) return;
+    seen_.push_back(ServerInfo::read(reply->string()));
+    seen_.back().name = name;
+  });
 }
 
 void RedisHealth::refuse(std::string_view why) {

@@ -38,6 +38,7 @@
 #include "sluice/store.h"
 #include "stores/policy/async_policies.h"
 #include "stores/redis/client/client.h"
+#include "stores/redis/client/clients.h"
 #include "stores/redis/client/target.h"
 #include "stores/redis/script/format.h"
 #include "stores/redis/script/state_reader.h"
@@ -481,13 +482,14 @@ class Search {
 
   // Finds the keys of a kind on all masters.
   Status scan_all(bool is_cluster, char kind, const Read& read_some) {
-    std::vector<redis::SlotMaster> masters(1);
-    if (is_cluster) {
-      const auto see = [&](const redis::Reply& r) { masters = redis::masters_of(r); };
-      if (auto asked = ask({}, {"CLUSTER", "SLOTS"}, see); !asked) return asked;
-    }
-    for (const redis::SlotMaster& master : masters) {
-      if (auto scanned = scan(master.slot, kind, read_some); !scanned) return scanned;
+    if (!is_cluster) return scan({}, kind, read_some);
+    std::vector<std::uint16_t> slots;
+    const auto see = [&](const redis::Reply& reply) {
+      if (const auto map = redis::SlotMap::read(reply, {})) slots = map->slot_of_each();
+    };
+    if (auto asked = ask({}, {"CLUSTER", "SLOTS"}, see); !asked) return asked;
+    for (const std::uint16_t slot : slots) {
+      if (auto scanned = scan(slot, kind, read_some); !scanned) return scanned;
     }
     return {};
   }

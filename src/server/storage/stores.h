@@ -152,7 +152,7 @@ class RedisHealth {
 
  private:
   void look();
-  void ask(const std::vector<redis::SlotMaster>& masters);
+  void ask(std::string name, std::optional<std::uint16_t> slot);
   void submit(std::optional<std::uint16_t> slot, std::initializer_list<std::string_view> words,
               std::function<void(const redis::Reply* reply)> see);
   void refuse(std::string_view why);

@@ -112,6 +112,8 @@ class SlotMap {
   const std::vector<ServerAddress>& masters() const noexcept { return masters_; }
   // They know the map too, but get no commands. Of many, the first kMostReplicas.
   const std::vector<ServerAddress>& replicas() const noexcept { return replicas_; }
+  // One slot of each master that serves any, by which a client finds the master.
+  std::vector<std::uint16_t> slot_of_each() const;
   // How many slots are served: 0 to 16384.
   std::size_t covered() const noexcept { return covered_; }
 

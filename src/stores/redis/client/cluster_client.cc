@@ -91,6 +91,18 @@ bool SlotMap::read_range(const Reply& range, const ServerAddress& asked) {
   return true;
 }
 
+std::vector<std::uint16_t> SlotMap::slot_of_each() const {
+  std::vector<std::uint16_t> slots;
+  std::vector<bool> is_found(masters_.size());
+  for (std::uint16_t slot = 0; slot < kSlots; ++slot) {
+    const std::uint16_t owner = owners_[slot];
+    if (owner == kNobody || is_found[owner]) continue;
+    is_found[owner] = true;
+    slots.push_back(slot);
+  }
+  return slots;
+}
+
 std::uint16_t SlotMap::find(const ServerAddress& address) const noexcept {
   const auto found = numbers_.find(address);
   return found == numbers_.end() ? kNobody : found->second;

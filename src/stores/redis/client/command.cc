@@ -2,7 +2,6 @@
 
 #include <array>
 #include <charconv>
-#include <unordered_set>
 
 namespace sluice::redis {
 namespace {
@@ -83,19 +82,5 @@ void Command::append(std::uint64_t number) {
 }
 
 std::uint16_t slot_of(std::string_view key) noexcept { return crc16(hashed_part(key)) % kSlots; }
-
-std::vector<SlotMaster> masters_of(const Reply& slots) {
-  std::vector<SlotMaster> masters;
-  std::unordered_set<std::string> names;
-  for (const Reply& range : slots) {
-    if (!range.is_array_of(3) || !range[2].is_array_of(2)) continue;
-    const Reply& address = range[2];
-    std::string name(address[0].string());
-    name.append(":").append(std::to_string(address[1].integer));
-    if (!names.insert(name).second) continue;
-    masters.push_back({std::move(name), static_cast<std::uint16_t>(range[0].integer)});
-  }
-  return masters;
-}
 
 }  // namespace sluice::redis

@@ -9,7 +9,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 namespace sluice::redis {
 
@@ -138,14 +137,5 @@ inline constexpr std::uint16_t kSlots = 16'384;  // of a cluster
 // Returns the slot of a key in a cluster: CRC16 of its hash tag, or of the whole key, modulo
 // kSlots.
 std::uint16_t slot_of(std::string_view key) noexcept;
-
-// A master of a cluster.
-struct SlotMaster {
-  std::string name;                   // "host:port"
-  std::optional<std::uint16_t> slot;  // one of its slots, by which the client finds it
-};
-
-// Returns the masters that an answer to CLUSTER SLOTS names, each once.
-std::vector<SlotMaster> masters_of(const Reply& slots);
 
 }  // namespace sluice::redis

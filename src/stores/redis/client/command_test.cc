@@ -49,21 +49,5 @@ TEST(Slot, DependsOnTheWholeKeyIfTheFirstTagIsEmptyOrNotClosed) {
   EXPECT_NE(slot_of("}foo{bar"), slot_of("bar"));
 }
 
-TEST(MastersOf, NamesEachMasterOnceAndSkipsWhatIsNoRange) {
-  const auto range = [](int first, int last, long long port) {
-    return array({number(first), number(last), array({bulk("h"), number(port), bulk("id")})});
-  };
-  const TestReply reply(
-      array({range(0, 99, 7000), range(100, 199, 7001), range(200, 299, 7000), number(5),
-             array({number(1), number(2)}), array({number(1), number(2), number(3)})}));
-  const std::vector<SlotMaster> masters = masters_of(*reply);
-  ASSERT_EQ(masters.size(), 2u);
-  EXPECT_EQ(masters[0].name, "h:7000");
-  EXPECT_EQ(masters[0].slot, 0);
-  EXPECT_EQ(masters[1].name, "h:7001");
-  EXPECT_EQ(masters[1].slot, 100);
-  EXPECT_TRUE(masters_of(*TestReply("+OK\r\n")).empty());
-}
-
 }  // namespace
 }  // namespace sluice::redis

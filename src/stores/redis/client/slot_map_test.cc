@@ -35,6 +35,19 @@ TEST(SlotMap, HasNoOwnerForASlotThatNoMasterServes) {
   EXPECT_EQ(map->covered(), 10u);
 }
 
+TEST(SlotMap, NamesOneSlotOfEachMasterThatServesAny) {
+  const auto map = read_map({
+      range(0, 99, {node("h", 7000)}),
+      range(100, 199, {node("h", 7001)}),
+      range(200, 299, {node("h", 7000)}),
+      range(300, 399, {node("h", 7002)}),  // which the next range takes from it
+      range(300, 399, {node("h", 7001)}),
+  });
+  ASSERT_TRUE(map);
+  EXPECT_EQ(map->slot_of_each(), (std::vector<std::uint16_t>{0, 100}));
+  EXPECT_EQ(owner(*map, 100), (ServerAddress{"h", 7001}));
+}
+
 TEST(SlotMap, KeepsEveryMasterAndSomeOfManyReplicas) {
   std::vector<std::string> ranges;
   for (int i = 0; i < 3000; ++i) {
