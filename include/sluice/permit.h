@@ -15,9 +15,6 @@ namespace sluice {
 
 namespace detail {
 struct HeldPermit;
-struct DeleteHeldPermit {
-  void operator()(HeldPermit* held) const noexcept;
-};
 }  // namespace detail
 
 // A permit that Limiter::hold() has taken. It is released when it is destroyed.
@@ -64,7 +61,7 @@ class Permit {
   std::string detach();
 
  private:
-  std::unique_ptr<detail::HeldPermit, detail::DeleteHeldPermit> held_;
+  std::unique_ptr<detail::HeldPermit> held_;
   Store* store_;
   Decision decision_;
 };
@@ -95,9 +92,8 @@ class PermitText {
   Decision extend(Store& store, std::optional<Instant> now = {}) const noexcept;
 
  private:
-  using Held = std::unique_ptr<detail::HeldPermit, detail::DeleteHeldPermit>;
-  explicit PermitText(Held held) noexcept;
-  Held held_;
+  explicit PermitText(std::unique_ptr<detail::HeldPermit> held) noexcept;
+  std::unique_ptr<detail::HeldPermit> held_;
 };
 
 }  // namespace sluice

@@ -232,7 +232,7 @@ Expected<PermitText> PermitText::parse(std::string_view text) {
   return PermitText(HeldPermit::make(PermitId(id), charges, charges.size()));
 }
 
-PermitText::PermitText(Held held) noexcept : held_(std::move(held)) {}
+PermitText::PermitText(std::unique_ptr<HeldPermit> held) noexcept : held_(std::move(held)) {}
 PermitText::~PermitText() = default;
 PermitText::PermitText(PermitText&&) noexcept = default;
 PermitText& PermitText::operator=(PermitText&&) noexcept = default;
@@ -245,12 +245,6 @@ Decision PermitText::release(Store& store, std::optional<Instant> now) const noe
 
 Decision PermitText::extend(Store& store, std::optional<Instant> now) const noexcept {
   return held_->apply(Verb::kExtend, store, now);
-}
-
-using detail::HeldPermit;
-
-void detail::DeleteHeldPermit::operator()(HeldPermit* held) const noexcept {
-  ::operator delete(held);
 }
 
 Permit::Permit(Store& store, std::span<const Charge> charges, std::optional<Instant> now,

@@ -171,15 +171,16 @@ struct HeldPermit {
   std::size_t charge_count = 0;
   std::size_t answer_count = 0;
 
-  using Pointer = std::unique_ptr<HeldPermit, DeleteHeldPermit>;
+  // It has more bytes than its type.
+  static void operator delete(void* held) noexcept { ::operator delete(held); }
 
   static bool belongs(const Charge& charge) noexcept {
     return holds_permits(charge.limit.algorithm()) && charge.cost > 0;
   }
 
   // Copies the charges that belong to a permit.
-  static Pointer make(const PermitId& id, std::span<const Charge> charges,
-                      std::size_t answer_count) {
+  static std::unique_ptr<HeldPermit> make(const PermitId& id, std::span<const Charge> charges,
+                                          std::size_t answer_count) {
     std::size_t count = 0;
     std::size_t names = 0;
     for (const Charge& charge : charges) {
@@ -189,7 +190,8 @@ struct HeldPermit {
     }
     const std::size_t size =
         sizeof(HeldPermit) + count * sizeof(Charge) + answer_count * sizeof(Decision) + names;
-    Pointer held(new (::operator new(size)) HeldPermit{.id = id, .answer_count = answer_count});
+    std::unique_ptr<HeldPermit> held(new (::operator new(size))
+                                         HeldPermit{.id = id, .answer_count = answer_count});
     for (std::size_t i = 0; i < answer_count; ++i) new (held->answer_begin(count) + i) Decision;
     char* bytes = reinterpret_cast<char*>(held->answer_begin(count) + answer_count);
     const auto copy = [&](std::string_view text) {
