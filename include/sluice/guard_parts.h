@@ -105,6 +105,21 @@ constexpr Path<std::decay_t<Steps>...> path(Steps&&... steps) {
   return Path<std::decay_t<Steps>...>(std::forward<Steps>(steps)...);
 }
 
+// A part of the value of a rule guard's attribute, for `{email.address}` and `{email.domain}`:
+//   .with("email", &Request::email, field("address", &Email::address), field("domain", ...))
+// A field can have fields of its own. A plain value that holds its name and its projection.
+template <typename Of, typename... Fields>
+struct Field {
+  std::string name;
+  Of of;
+  std::tuple<Fields...> fields = {};
+};
+// Returns a field by its name, its projection and its own fields.
+template <typename Of, typename... Fields>
+Field<Of, Fields...> field(std::string_view name, Of of, Fields... fields) {
+  return {std::string(name), std::move(of), {std::move(fields)...}};
+}
+
 // The exception of a guard that throws, if it denies a call.
 //
 // what() says which limit denies and for how long: "send_code: limited to 3 per 1m

@@ -1,8 +1,6 @@
 #pragma once
 
-#include <string>
 #include <string_view>
-#include <tuple>
 #include <utility>
 
 #include "sluice/detail/rule_gate.h"
@@ -18,21 +16,6 @@
 // The rule's key templates read the attributes that the guard provides: `{email}`. The rule's
 // `match` is not used. Its mode, failure policy and `on_missing` are.
 namespace sluice {
-
-// A part of an attribute's value, for `{email.address}` and `{email.domain}`:
-//   .with("email", &Request::email, field("address", &Email::address), field("domain", ...))
-// A field can have fields of its own. A plain value that holds its name and its projection.
-template <typename Of, typename... Fields>
-struct Field {
-  std::string name;
-  Of of;
-  std::tuple<Fields...> fields;
-};
-// Returns a field by its name, its projection and its own fields.
-template <typename Of, typename... Fields>
-Field<Of, Fields...> field(std::string_view name, Of of, Fields... fields) {
-  return {std::string(name), std::move(of), {std::move(fields)...}};
-}
 
 // Returns a guard with the limits of the rule of that name; `rules` is a RuleSet or a LiveRules.
 // Continue with `.with(NAME, VALUE)` for each attribute that the rule's keys and costs read (text,

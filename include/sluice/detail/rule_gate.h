@@ -24,23 +24,17 @@
 
 namespace sluice::detail {
 
-// An attribute of a guard, or the cost of a limit: its name, and how to read it from the arguments.
-template <typename Of>
-struct NamedAttribute {
-  std::string name;
-  Of of;
-};
-
-// Returns the attributes of a value and of its fields.
+// Returns an attribute without its fields, and those instead: "email.address".
 template <typename Of, typename... Fields>
-auto flatten(const std::string& name, const Of& of, const std::tuple<Fields...>& fields) {
+auto flatten(const Field<Of, Fields...>& all) {
   if constexpr (sizeof...(Fields) == 0) {
-    return std::tuple(NamedAttribute<Of>{name, of});
+    return std::tuple(all);
   } else {
-    const auto one = [&]<typename F>(const F& f) {
-      return flatten(name + "." + f.name, Path<Of, decltype(f.of)>(of, f.of), f.fields);
+    const auto one = [&]<typename F, typename... Own>(const Field<F, Own...>& f) {
+      return flatten(
+          Field<Path<Of, F>, Own...>{all.name + "." + f.name, Path<Of, F>(all.of, f.of), f.fields});
     };
-    return std::apply([&](const auto&... f) { return std::tuple_cat(one(f)...); }, fields);
+    return std::apply([&](const auto&... f) { return std::tuple_cat(one(f)...); }, all.fields);
   }
 }
 
@@ -191,7 +185,7 @@ class RulePass {
 };
 
 // The rule of a guard, by its name, and the attributes and the costs of limits that the guard
-// provides: tuples of NamedAttribute.
+// provides: tuples of Field.
 template <typename Attributes = std::tuple<>, typename Costs = std::tuple<>>
 class RuleGate {
  public:
@@ -222,16 +216,14 @@ class RuleGate {
   template <typename New, typename... Fields>
   auto with_attribute(std::string_view name, New of, Fields... fields) const {
     return extended(
-        std::tuple_cat(attributes_,
-                       flatten(std::string(name), of, std::tuple<Fields...>(std::move(fields)...))),
+        std::tuple_cat(attributes_, flatten(field(name, std::move(of), std::move(fields)...))),
         costs_);
   }
 
   template <typename Units>
   auto with_cost(std::string_view limit, Units units) const {
     return extended(attributes_,
-                    std::tuple_cat(costs_, std::tuple(NamedAttribute<Units>{std::string(limit),
-                                                                            std::move(units)})));
+                    std::tuple_cat(costs_, std::tuple(field(limit, std::move(units)))));
   }
 
   RuleGate checked(bool waits) const {
