@@ -20,9 +20,6 @@ namespace sluice::core {
 constexpr bool has_fixed_size(const Limit& limit) noexcept {
   return limit.state_kind() == StateKind::kBucket || limit.state_kind() == StateKind::kWindow;
 }
-constexpr bool has_log(const Limit& limit) noexcept {
-  return limit.state_kind() == StateKind::kLog || limit.state_kind() == StateKind::kLogAndSummaries;
-}
 
 // Makes the step of most requests that take or count units of a counter of fixed size, in short
 // code without a call: then the processor begins with the next request while it waits for the

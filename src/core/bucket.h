@@ -119,17 +119,14 @@ constexpr Numbers describe(const Limit& limit, const State& s) noexcept {
   return {static_cast<std::uint32_t>(remaining), time_to_drain(limit, s)};
 }
 
-// The functions above, for step_of_fixed_size().
-struct Functions {
-  static constexpr bool kHasDebt = true;
-  static constexpr auto advance = bucket::advance;
-  static constexpr auto quote = bucket::quote;
-  static constexpr auto give_back = bucket::give_back;
-  static constexpr auto describe = bucket::describe;
-  static constexpr auto spent = bucket::spent;
-  static constexpr auto most_units = bucket::most_units;
-  static constexpr auto without_fraction = bucket::without_fraction;
-};
+inline constexpr FixedSizeFunctions kFunctions{.has_debt = true,
+                                               .advance = advance,
+                                               .quote = quote,
+                                               .give_back = give_back,
+                                               .describe = describe,
+                                               .most_units = most_units,
+                                               .spent = spent,
+                                               .without_fraction = without_fraction};
 
 // Makes the step of a take whose counter has the limit's numbers, and whose level fits in 64 bits.
 // It is that of step_of_fixed_size(), but no division waits for the result of another one. Returns
@@ -171,7 +168,7 @@ struct Functions {
 
 constexpr Step<State> step(Action action, const Limit& limit, const Kept<State>& kept, Ticks now,
                            std::uint64_t cost) noexcept {
-  return step_of_fixed_size<Functions>(action, limit, kept, now, cost);
+  return step_of_fixed_size<kFunctions>(action, limit, kept, now, cost);
 }
 static_assert(StepFunction<decltype(step), State, State>);
 

@@ -93,17 +93,12 @@ constexpr std::uint32_t most_units(const Limit&) noexcept {
   return static_cast<std::uint32_t>(kMaxUnits);
 }
 
-// The functions above, for step_of_fixed_size().
-struct Functions {
-  static constexpr bool kHasDebt = false;
-  static constexpr auto advance = fixed_window::advance;
-  static constexpr auto quote = fixed_window::quote;
-  static constexpr auto give_back = fixed_window::give_back;
-  static constexpr auto describe = fixed_window::describe;
-  static constexpr auto spent = core::whole_units;
-  static constexpr auto most_units = fixed_window::most_units;
-  static constexpr auto without_fraction = core::unchanged;
-};
+inline constexpr FixedSizeFunctions kFunctions{.has_debt = false,
+                                               .advance = advance,
+                                               .quote = quote,
+                                               .give_back = give_back,
+                                               .describe = describe,
+                                               .most_units = most_units};
 
 // Makes the step of a take whose counter has the limit's numbers and a window that opens at the
 // first request: that of step_of_fixed_size(), in short code. Returns false, with nothing of use in
@@ -136,7 +131,7 @@ struct Functions {
 
 constexpr Step<State> step(Action action, const Limit& limit, const Kept<State>& kept, Ticks now,
                            std::uint64_t cost) noexcept {
-  return step_of_fixed_size<Functions>(action, limit, kept, now, cost);
+  return step_of_fixed_size<kFunctions>(action, limit, kept, now, cost);
 }
 static_assert(StepFunction<decltype(step), State, State>);
 

@@ -38,51 +38,51 @@ constexpr State take(State at, std::uint64_t cost) noexcept {
   return at;
 }
 
-// The functions of an algorithm whose state has a fixed size. The limit, and the state at the
-// instant of the decision, are their first arguments.
-template <typename F>
-concept FixedSizeFunctions =
-    requires(const Limit& limit, const State& at, Ticks now, std::uint64_t n) {
-      {
-        F::advance(limit, at, now)
-      } -> std::same_as<State>;  // a stored state, at the later instant
-      { F::quote(limit, at, n, n) } -> std::same_as<Answer>;  // a cost, of this many units in all
-      { F::give_back(limit, at, n) } -> std::same_as<State>;  // without the newest n units
-      { F::describe(limit, at) } -> std::same_as<Numbers>;
-      { F::spent(at) } -> std::same_as<std::uint64_t>;          // units, rounded up
-      { F::most_units(limit) } -> std::same_as<std::uint32_t>;  // that a state can have
-      { F::without_fraction(at) } -> std::same_as<State>;
-      { F::kHasDebt } -> std::convertible_to<bool>;  // whether units that come back can be reserved
-    };
-
 // For states without a fraction of a unit.
 constexpr std::uint64_t whole_units(const State& at) noexcept { return at.units; }
 constexpr State unchanged(State at) noexcept { return at; }
 
+// The functions of an algorithm whose state has a fixed size. `at` is the state at the instant of
+// the decision.
+struct FixedSizeFunctions {
+  bool has_debt;  // units that come back can be reserved
+  // A stored state, at the later instant.
+  State (*advance)(const Limit& limit, const State& stored, Ticks now) noexcept;
+  // A cost, of this many units in all.
+  Answer (*quote)(const Limit& limit, const State& at, std::uint64_t cost,
+                  std::uint64_t capacity) noexcept;
+  // Without the newest units.
+  State (*give_back)(const Limit& limit, State at, std::uint64_t units) noexcept;
+  Numbers (*describe)(const Limit& limit, const State& at) noexcept;
+  std::uint32_t (*most_units)(const Limit& limit) noexcept;        // that a state can have
+  std::uint64_t (*spent)(const State& at) noexcept = whole_units;  // rounded up
+  State (*without_fraction)(State at) noexcept = unchanged;
+};
+
 namespace detail {
 
 // Takes the cost if the quote admits it.
-template <typename F>
+template <const FixedSizeFunctions& F>
 [[gnu::always_inline]] constexpr Step<State> take_if(const Answer& quote, const Limit& limit,
                                                      const State& at, std::uint64_t cost) noexcept {
   if (!quote.admitted || cost == 0) {
-    return {{quote, F::describe(limit, at)}, Change::kNone, at.last, at};
+    return {{quote, F.describe(limit, at)}, Change::kNone, at.last, at};
   }
   const State next = core::take(at, cost);
-  return {{quote, F::describe(limit, next)}, Change::kWrite, at.last, next};
+  return {{quote, F.describe(limit, next)}, Change::kWrite, at.last, next};
 }
 
-template <typename F>
+template <const FixedSizeFunctions& F>
 [[gnu::always_inline]] constexpr Step<State> take(const Limit& limit, const State& at,
                                                   std::uint64_t cost) noexcept {
-  const Answer quote = cost == 0 ? admitted() : F::quote(limit, at, cost, limit.capacity());
+  const Answer quote = cost == 0 ? admitted() : F.quote(limit, at, cost, limit.capacity());
   return take_if<F>(quote, limit, at, cost);
 }
 
-template <typename F>
+template <const FixedSizeFunctions& F>
 constexpr Step<State> take_at_most(const Limit& limit, const State& at,
                                    std::uint64_t cost) noexcept {
-  cost = units_at_most(limit, F::spent(at), cost);
+  cost = units_at_most(limit, F.spent(at), cost);
   Step<State> step = take<F>(limit, at, cost);
   if (step.answer.admitted) step.answer.taken = static_cast<std::uint32_t>(cost);
   return step;
@@ -90,23 +90,23 @@ constexpr Step<State> take_at_most(const Limit& limit, const State& at,
 
 // Quotes a reservation, whose delay is `wait` if it is admitted. The counter is forgotten after
 // `left` if it does not change.
-template <typename F>
+template <const FixedSizeFunctions& F>
 constexpr Answer quote_ahead(const Limit& limit, const State& at, Ticks left, std::uint64_t cost,
                              Ticks max_wait) noexcept {
-  Answer quote = F::quote(limit, at, cost, limit.capacity());
-  if (!F::kHasDebt || quote.admitted || quote.never) return quote;
+  Answer quote = F.quote(limit, at, cost, limit.capacity());
+  if (!F.has_debt || quote.admitted || quote.never) return quote;
   quote.wait = std::min(quote.wait, left);
   Ticks denied_for = quote.wait > max_wait ? quote.wait - max_wait : 0;
-  const std::uint32_t most = F::most_units(limit);
-  if (F::spent(at) + cost > most) {
-    denied_for = std::max(denied_for, std::min(F::quote(limit, at, cost, most).wait, left));
+  const std::uint32_t most = F.most_units(limit);
+  if (F.spent(at) + cost > most) {
+    denied_for = std::max(denied_for, std::min(F.quote(limit, at, cost, most).wait, left));
   }
   quote.admitted = denied_for == 0;
   if (!quote.admitted) quote.wait = denied_for;
   return quote;
 }
 
-template <typename F>
+template <const FixedSizeFunctions& F>
 constexpr Step<State> reserve(const Limit& limit, const State& at, Ticks left, std::uint64_t cost,
                               Ticks max_wait) noexcept {
   const Answer quote = cost == 0 ? admitted() : quote_ahead<F>(limit, at, left, cost, max_wait);
@@ -116,36 +116,36 @@ constexpr Step<State> reserve(const Limit& limit, const State& at, Ticks left, s
 }
 
 // Counts work that is done, as far as the state can have its units.
-template <typename F>
+template <const FixedSizeFunctions& F>
 constexpr Step<State> charge(const Limit& limit, const State& at, std::uint64_t cost) noexcept {
-  const std::uint64_t most = limit.capacity() > 0 ? F::most_units(limit) : 0;
-  const std::uint64_t spent = F::spent(at);
+  const std::uint64_t most = limit.capacity() > 0 ? F.most_units(limit) : 0;
+  const std::uint64_t spent = F.spent(at);
   const bool fits = most > spent && cost <= most - spent;
   Step<State> step = take_if<F>(admitted(), limit, at, fits ? cost : 0);
   if (cost > 0 && !fits && most > 0) {
-    step.next = F::without_fraction(at);
+    step.next = F.without_fraction(at);
     step.next.units = static_cast<std::uint32_t>(most);
     if (step.next != at) step.change = Change::kWrite;
-    step.answer = {admitted(), F::describe(limit, step.next)};
+    step.answer = {admitted(), F.describe(limit, step.next)};
   }
-  step.answer.over = (cost > 0 && !fits) || exceeds(limit, F::spent(step.next));
+  step.answer.over = (cost > 0 && !fits) || exceeds(limit, F.spent(step.next));
   return step;
 }
 
-template <typename F>
+template <const FixedSizeFunctions& F>
 constexpr Step<State> refund(const Limit& limit, const State& at, std::uint64_t cost) noexcept {
-  const Numbers numbers = F::describe(limit, at);
+  const Numbers numbers = F.describe(limit, at);
   if (!can_give_back(limit, numbers, cost)) {
     return {{admitted(), numbers}, Change::kNone, at.last, at};
   }
-  const State next = F::give_back(limit, at, cost);
-  return {{admitted(), F::describe(limit, next)}, Change::kWrite, at.last, next};
+  const State next = F.give_back(limit, at, cost);
+  return {{admitted(), F.describe(limit, next)}, Change::kWrite, at.last, next};
 }
 
 }  // namespace detail
 
 // The step of an algorithm whose state has a fixed size.
-template <FixedSizeFunctions F>
+template <const FixedSizeFunctions& F>
 [[gnu::always_inline]] constexpr Step<State> step_of_fixed_size(Action action, const Limit& limit,
                                                                 const Kept<State>& kept, Ticks now,
                                                                 std::uint64_t cost) noexcept {
@@ -157,7 +157,7 @@ template <FixedSizeFunctions F>
     ends = false;
     stored = State{.last = now};
   }
-  const State at = F::advance(limit, stored, now);
+  const State at = F.advance(limit, stored, now);
   Step<State> step;
   switch (action.verb) {
     case Verb::kRelease:  // no store asks a limit without permits

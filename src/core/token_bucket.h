@@ -73,21 +73,16 @@ constexpr Numbers describe(const Limit& limit, const State& s) noexcept {
   return {remaining, static_cast<Ticks>(time_to_refill(limit, s, s.units))};
 }
 
-// The functions above, for step_of_fixed_size().
-struct Functions {
-  static constexpr bool kHasDebt = true;
-  static constexpr auto advance = interval::advance;
-  static constexpr auto quote = interval::quote;
-  static constexpr auto give_back = interval::give_back;
-  static constexpr auto describe = interval::describe;
-  static constexpr auto spent = core::whole_units;
-  static constexpr auto most_units = interval::most_units;
-  static constexpr auto without_fraction = core::unchanged;
-};
+inline constexpr FixedSizeFunctions kFunctions{.has_debt = true,
+                                               .advance = advance,
+                                               .quote = quote,
+                                               .give_back = give_back,
+                                               .describe = describe,
+                                               .most_units = most_units};
 
 constexpr Step<State> step(Action action, const Limit& limit, const Kept<State>& kept, Ticks now,
                            std::uint64_t cost) noexcept {
-  return step_of_fixed_size<Functions>(action, limit, kept, now, cost);
+  return step_of_fixed_size<kFunctions>(action, limit, kept, now, cost);
 }
 
 }  // namespace interval
