@@ -13,10 +13,6 @@
 
 namespace sluice {
 
-namespace rules {
-struct Access;
-}
-
 // One error of a rules file, with its line and column, both counted from 1. A plain value.
 struct RuleError {
   std::string file;
@@ -96,11 +92,12 @@ class RuleSet {
   // The rule of that name, or null.
   const Rule* find(std::string_view name) const noexcept;
 
-  class Impl;  // defined by the library
+  // For this library.
+  class Impl;
+  explicit RuleSet(std::shared_ptr<const Impl> impl) noexcept : impl_(std::move(impl)) {}
+  const Impl& impl() const noexcept { return *impl_; }
 
  private:
-  friend struct rules::Access;
-  explicit RuleSet(std::shared_ptr<const Impl> impl) noexcept : impl_(std::move(impl)) {}
   std::shared_ptr<const Impl> impl_;
 };
 

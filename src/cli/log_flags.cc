@@ -107,7 +107,7 @@ void check_fields(const std::vector<replay::FieldMapping>& fields,
   std::vector<std::string_view> known = {"time", "ip", "method", "path", "host", "status", "cost"};
   for (const RuleSet* const each : rules) {
     if (each == nullptr) continue;
-    for (const std::string& name : rules::Access::impl(*each).attributes.names()) {
+    for (const std::string& name : each->impl().attributes.names()) {
       known.emplace_back(name);
     }
   }

@@ -532,7 +532,7 @@ class Measurement {
   Measurement(const RuleSet& rules, const SuggestOptions& options, const RouteChoice& choice,
               std::vector<Denials>* counting)
       : options_(options),
-        set_(rules::Access::impl(rules)),
+        set_(rules.impl()),
         rule_(set_.compiled[0]),
         is_met_(set_.compiled.size()),
         all_(curves_of(options)),

@@ -578,8 +578,8 @@ TEST(Loader, ReadsSeveralFilesAsOneSet) {
   EXPECT_EQ(rules->rules()[1].domain, "default");
   EXPECT_EQ(rules->rules()[1].on_store_error, FailurePolicy::kAllow);
   EXPECT_EQ(rules->find("c"), &rules->rules()[2]);
-  EXPECT_EQ(rules::Access::impl(*rules).compiled[0].limits[0].prefix, "shop|a|a/0");
-  EXPECT_EQ(rules::Access::impl(*rules).compiled[2].limits[0].prefix, "default|c|c/0");
+  EXPECT_EQ(rules->impl().compiled[0].limits[0].prefix, "shop|a|a/0");
+  EXPECT_EQ(rules->impl().compiled[2].limits[0].prefix, "default|c|c/0");
   EXPECT_EQ(RuleSet::parse(std::span<const RuleText>{})->domain(), "default");
 }
 

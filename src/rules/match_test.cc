@@ -33,7 +33,7 @@ std::string errors_of(const std::string& match) {
 }
 
 bool matches(const RuleSet& rules, const Attributes& attributes) {
-  const RuleSet::Impl& impl = rules::Access::impl(rules);
+  const RuleSet::Impl& impl = rules.impl();
   rules::AttributeValues values;
   values.begin(impl.attributes, attributes);
   return impl.compiled.front().matches(values);

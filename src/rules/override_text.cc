@@ -98,7 +98,7 @@ Expected<const RuleLimit*> find_limit(const RuleSet& rules, std::string_view rul
 std::optional<std::string> fill_key(const RuleSet& rules, const rules::CompiledLimit& compiled,
                                     const AttributeSource& attributes) {
   rules::AttributeValues values;
-  values.begin(rules::Access::impl(rules).attributes, attributes);
+  values.begin(rules.impl().attributes, attributes);
   std::string counter = compiled.prefix;
   std::string scratch;
   std::size_t end = 0;
@@ -110,7 +110,7 @@ std::optional<std::string> fill_key(const RuleSet& rules, const rules::CompiledL
 // Returns the names of the attributes that the key of the limit reads.
 std::vector<std::string_view> names_read(const RuleSet& rules,
                                          const rules::CompiledLimit& compiled) {
-  const auto& names = rules::Access::impl(rules).attributes.names();
+  const auto& names = rules.impl().attributes.names();
   std::vector<std::string_view> read;
   for (std::uint32_t i = 0; i < names.size(); ++i) {
     if (compiled.key.reads(i)) read.push_back(names[i]);
@@ -163,11 +163,10 @@ std::optional<rules::OverrideError> rules::find_place_error(const RuleSet& rules
                                                             std::span<const std::string> names) {
   const auto limit = find_limit(rules, rule_name, limit_name);
   if (!limit) return OverrideError{limit.error(), true};
-  const auto read =
-      names_read(rules, Access::impl(rules).compiled_of(*rules.find(rule_name), **limit));
+  const auto read = names_read(rules, rules.impl().compiled_of(*rules.find(rule_name), **limit));
   for (const std::string& name : names) {
     if (std::ranges::find(read, name) != read.end()) continue;
-    const auto& known = Access::impl(rules).attributes.names();
+    const auto& known = rules.impl().attributes.names();
     const bool is_known = std::ranges::find(known, name) != known.end();
     // A program may send all attributes of a request. For a counter of all requests that would
     // look like an override of one key.
@@ -194,7 +193,7 @@ Expected<std::string, rules::OverrideError> rules::check_counter(const RuleSet& 
                                         in_quotes(rule.domain),
                                     true}};
   }
-  auto named = named_again(rules, Access::impl(rules).compiled_of(rule, **limit), *key);
+  auto named = named_again(rules, rules.impl().compiled_of(rule, **limit), *key);
   if (!named) return Unexpected{OverrideError{std::move(named.error())}};
   if (std::string problem = find_term_problem(rule, **limit, given); !problem.empty()) {
     return Unexpected{OverrideError{std::move(problem)}};
@@ -211,7 +210,7 @@ Expected<std::string> name_override(const RuleSet& rules, std::string_view rule_
   if (std::string problem = find_term_problem(rule, **limit, given); !problem.empty()) {
     return Unexpected{std::move(problem)};
   }
-  auto counter = fill_key(rules, rules::Access::impl(rules).compiled_of(rule, **limit), attributes);
+  auto counter = fill_key(rules, rules.impl().compiled_of(rule, **limit), attributes);
   if (counter) return std::move(*counter);
   return Unexpected{"an attribute of the key " + in_quotes((*limit)->key) + " of the limit " +
                     in_quotes(limit_name) + " is missing; expected all of them"};

@@ -68,14 +68,14 @@ std::optional<std::vector<std::uint32_t>> key_attributes(const Rule& rule,
 RequestNames::RequestNames(const RuleSet& rules, const Overrides* overrides)
     : rules_(rules), attributes_(rules.rules().size()) {
   if (overrides != nullptr && overrides->size() > 0) return;
-  const RuleSet::Impl& set = Access::impl(rules_);
+  const RuleSet::Impl& set = rules_.impl();
   for (std::size_t i = 0; i < attributes_.size(); ++i) {
     attributes_[i] = key_attributes(set.rules[i], set.compiled[i], set.attributes.names().size());
   }
 }
 
 std::string_view RequestNames::name(const AttributeSource& request) {
-  const RuleSet::Impl& set = Access::impl(rules_);
+  const RuleSet::Impl& set = rules_.impl();
   values_.begin(set.attributes, request);
   size_ = 0;
   for (std::size_t i = 0; i < set.rules.size(); ++i) {

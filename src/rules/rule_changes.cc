@@ -674,14 +674,14 @@ const RuleLimit* find_stay(const Rule& before, std::size_t index, const Rule& af
 }  // namespace
 
 RuleSet change_rules(const RuleSet& rules, const std::function<void(Rule& rule)>& change) {
-  auto changed = std::make_shared<RuleSet::Impl>(Access::impl(rules));
+  auto changed = std::make_shared<RuleSet::Impl>(rules.impl());
   for (Rule& rule : changed->rules) change(rule);
   changed->index_names();
-  return Access::rules(std::move(changed));
+  return RuleSet(std::move(changed));
 }
 
 RuleSet keep_removed(const RuleSet& before, const RuleSet& after, Instant now) {
-  const RuleSet::Impl& old = Access::impl(before);
+  const RuleSet::Impl& old = before.impl();
   std::shared_ptr<RuleSet::Impl> kept;
   for (std::size_t i = 0; i < after.rules().size(); ++i) {
     const Rule* const was = before.find(after.rules()[i].name);
@@ -692,7 +692,7 @@ RuleSet keep_removed(const RuleSet& before, const RuleSet& after, Instant now) {
       if (stays == nullptr) continue;
       const Instant since = its.limits[left].removed.value_or(now);
       if (now - since >= kLongestKnown) continue;
-      if (!kept) kept = std::make_shared<RuleSet::Impl>(Access::impl(after));
+      if (!kept) kept = std::make_shared<RuleSet::Impl>(after.impl());
       Rule& rule = kept->rules[i];
       std::vector<CompiledLimit>& compiled = kept->compiled[i].limits;
       const auto [first, last] = row_around(rule, *find_limit(rule, stays->name));
@@ -716,7 +716,7 @@ RuleSet keep_removed(const RuleSet& before, const RuleSet& after, Instant now) {
   }
   if (!kept) return after;
   kept->index_names();
-  return Access::rules(std::move(kept));
+  return RuleSet(std::move(kept));
 }
 
 Expected<RuleEdit, EditError> edit_rule(std::span<const RuleText> files, std::string_view rule,

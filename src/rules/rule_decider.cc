@@ -762,7 +762,7 @@ const RuleAnswer& RuleDecider::decide(const RuleSet& rules, const AttributeSourc
                                       const RequestCosts& costs, std::optional<Instant> now,
                                       Action action) {
   const RequestPart part{&attributes, costs};
-  return impl_->decide(rules::Access::impl(rules), {.parts = {&part, 1}}, {action, now});
+  return impl_->decide(rules.impl(), {.parts = {&part, 1}}, {action, now});
 }
 
 const RuleAnswer& RuleDecider::decide_by(const RuleSet& rules, const Rule& rule,
@@ -770,22 +770,20 @@ const RuleAnswer& RuleDecider::decide_by(const RuleSet& rules, const Rule& rule,
                                          const RequestCosts& costs, std::optional<Instant> now,
                                          Action action) {
   const RequestPart part{&attributes, costs};
-  return impl_->decide(rules::Access::impl(rules), {.parts = {&part, 1}, .rule = &rule},
-                       {action, now});
+  return impl_->decide(rules.impl(), {.parts = {&part, 1}, .rule = &rule}, {action, now});
 }
 
 const RuleAnswer& RuleDecider::decide_parts(const RuleSet& rules, std::string_view domain,
                                             std::span<const RequestPart> parts,
                                             std::optional<Instant> now, Action action) {
-  return impl_->decide(rules::Access::impl(rules), {.parts = parts, .domain = &domain},
-                       {action, now});
+  return impl_->decide(rules.impl(), {.parts = parts, .domain = &domain}, {action, now});
 }
 
 const RuleAnswer& RuleDecider::settle(const RuleSet& rules, const AttributeSource& attributes,
                                       const RequestCosts& reserved, const RequestCosts& actual,
                                       std::optional<Instant> now) {
   const RequestPart part{&attributes, reserved};
-  return impl_->decide(rules::Access::impl(rules), {.parts = {&part, 1}, .actual = &actual},
+  return impl_->decide(rules.impl(), {.parts = {&part, 1}, .actual = &actual},
                        {Verb::kCharge, now});
 }
 
@@ -794,8 +792,7 @@ const RuleAnswer& RuleDecider::settle_by(const RuleSet& rules, const Rule& rule,
                                          const RequestCosts& reserved, const RequestCosts& actual,
                                          std::optional<Instant> now) {
   const RequestPart part{&attributes, reserved};
-  return impl_->decide(rules::Access::impl(rules),
-                       {.parts = {&part, 1}, .rule = &rule, .actual = &actual},
+  return impl_->decide(rules.impl(), {.parts = {&part, 1}, .rule = &rule, .actual = &actual},
                        {Verb::kCharge, now});
 }
 
@@ -803,7 +800,7 @@ const RuleAnswer& RuleDecider::report(const RuleSet& rules, const AttributeSourc
                                       const AttributeSource& response, const RequestCosts& costs,
                                       std::optional<Instant> now) {
   const RequestPart part{&attributes, costs};
-  return impl_->decide(rules::Access::impl(rules), {.parts = {&part, 1}, .response = &response},
+  return impl_->decide(rules.impl(), {.parts = {&part, 1}, .response = &response},
                        {Verb::kCharge, now});
 }
 
@@ -812,8 +809,7 @@ const RuleAnswer& RuleDecider::report_by(const RuleSet& rules, const Rule& rule,
                                          const AttributeSource& response, const RequestCosts& costs,
                                          std::optional<Instant> now) {
   const RequestPart part{&attributes, costs};
-  return impl_->decide(rules::Access::impl(rules),
-                       {.parts = {&part, 1}, .rule = &rule, .response = &response},
+  return impl_->decide(rules.impl(), {.parts = {&part, 1}, .rule = &rule, .response = &response},
                        {Verb::kCharge, now});
 }
 

@@ -58,7 +58,7 @@ std::optional<std::string> find_problem(const RuleSet& rules, const RuleNeeds& n
     return "rule " + double_quoted(rule->name) + " has no limit " + double_quoted(name) +
            "; expected .costing(LIMIT, UNITS) with the name of one of its limits";
   }
-  const RuleSet::Impl& set = rules::Access::impl(rules);
+  const RuleSet::Impl& set = rules.impl();
   Attributes given;
   for (const std::string& name : needs.attributes) given.set(name, "1");
   rules::AttributeValues values;

@@ -207,14 +207,6 @@ class RuleSet::Impl {
   void index_names();
 };
 
-// Opens a RuleSet for this library.
-struct rules::Access {
-  static const RuleSet::Impl& impl(const RuleSet& rules) noexcept { return *rules.impl_; }
-  static RuleSet rules(std::shared_ptr<const RuleSet::Impl> impl) noexcept {
-    return RuleSet(std::move(impl));
-  }
-};
-
 }  // namespace sluice
 
 namespace sluice::rules {

@@ -52,7 +52,7 @@ std::span<const Charge> RuleWait::charges() noexcept {
 const RuleAnswer& RuleWait::decide(Action action, const RequestCosts& costs, bool leaves_permits) {
   const RequestPart part{&attributes_, costs};
   return decider_.impl_->decide(
-      Access::impl(rules_), {.parts = {&part, 1}, .rule = rule_, .leaves_permits = leaves_permits},
+      rules_.impl(), {.parts = {&part, 1}, .rule = rule_, .leaves_permits = leaves_permits},
       {.action = action, .leaves_shadow = true});
 }
 

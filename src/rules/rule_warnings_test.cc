@@ -441,7 +441,7 @@ TEST(RuleWarnings, APatternCoversOnlyWhatItMatches) {
 std::size_t steps_to_look(const std::string& rules, std::size_t steps) {
   const auto set = RuleSet::parse("version: 1\nrules:\n" + rules, "f");
   std::size_t left = steps;
-  find_cover(Access::impl(*set), set->rules().size() - 1, left);
+  find_cover(set->impl(), set->rules().size() - 1, left);
   return steps - left;
 }
 
@@ -474,9 +474,9 @@ TEST(RuleWarnings, ARuleIsNotFoundWithoutSteps) {
   const auto set =
       RuleSet::parse("version: 1\nrules:\n" + rule("a", "") + rule("b", "path: /x"), "f");
   std::size_t steps = 1;
-  EXPECT_NE(find_cover(Access::impl(*set), 1, steps), nullptr);
+  EXPECT_NE(find_cover(set->impl(), 1, steps), nullptr);
   EXPECT_EQ(steps, 0U);
-  EXPECT_EQ(find_cover(Access::impl(*set), 1, steps), nullptr);
+  EXPECT_EQ(find_cover(set->impl(), 1, steps), nullptr);
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ constexpr std::size_t kBytesOfAttribute = 64;  // besides long texts
 
 void RecentRequests::Lane::use(const RuleSet& rules, std::uint64_t version) {
   names_ = {"method", "path", "host", "ip"};
-  for (const std::string& name : rules::Access::impl(rules).attributes.names()) {
+  for (const std::string& name : rules.impl().attributes.names()) {
     const bool known = std::ranges::find(names_, name) != names_.end();
     if (!known && names_.size() < kMostAttributes) names_.push_back(name);
   }

@@ -75,7 +75,7 @@ std::string override_text(const Override& given) {
 std::vector<RuleCounter> counters_of(const RuleSet& rules, const Rule& rule,
                                      const AttributeSource& attributes,
                                      const Overrides* overrides) {
-  const RuleSet::Impl& set = rules::Access::impl(rules);
+  const RuleSet::Impl& set = rules.impl();
   const auto& compiled = set.compiled_of(rule);
   rules::AttributeValues values;
   values.begin(set.attributes, attributes);

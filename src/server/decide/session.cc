@@ -136,7 +136,7 @@ void TrafficRecorder::use(const RuleSet& rules, std::uint64_t version) {
   for (const std::string_view name : kShownAlways) add(name);
   add("ip");
   for (const std::string& name : options_.attributes) add(name);
-  for (const std::string& name : rules::Access::impl(rules).attributes.names()) add(name);
+  for (const std::string& name : rules.impl().attributes.names()) add(name);
   version_ = version;
 }
 

@@ -98,7 +98,7 @@ std::string in_seconds(Duration time) {
 }
 
 std::string explain_unread(const RuleSet& rules, const WrittenRequest& request) {
-  const auto& known = rules::Access::impl(rules).attributes.names();
+  const auto& known = rules.impl().attributes.names();
   std::string out;
   for (const auto& [name, value] : request.values()) {
     if (name == "method" || name == "path") continue;  // every request has them
@@ -111,7 +111,7 @@ std::string explain_unread(const RuleSet& rules, const WrittenRequest& request) 
 }
 
 std::string explain_rules(const RuleSet& rules, const WrittenRequest& request) {
-  const RuleSet::Impl& set = rules::Access::impl(rules);
+  const RuleSet::Impl& set = rules.impl();
   const auto& known = set.attributes.names();
   rules::AttributeValues values;
   values.begin(set.attributes, request);

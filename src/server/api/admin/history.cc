@@ -172,7 +172,7 @@ void History::write_rules(base::JsonWriter& json, const Ring& ring, const RuleSe
     json.begin_object();
     pages::write_rule_facts(json, rule);
     json.key("match").begin_array();
-    const RuleSet::Impl& compiled = rules::Access::impl(rules);
+    const RuleSet::Impl& compiled = rules.impl();
     const auto index = static_cast<std::size_t>(&rule - rules.rules().data());
     for (const rules::Condition& one : compiled.compiled[index].conditions) {
       json.visible_value(compiled.attributes.names()[one.attribute] +

@@ -73,10 +73,10 @@ void decide_all(std::span<const RecentRequest> requests, const RuleSet& rules,
 // The attributes that new rules read, but that recent requests were not kept with.
 std::vector<std::string> find_unknown(const RuleSet& active, const RuleSet& next) {
   std::set<std::string> known = {"method", "path", "host", "ip"};
-  const auto& names = rules::Access::impl(active).attributes.names();
+  const auto& names = active.impl().attributes.names();
   known.insert(names.begin(), names.end());
   std::vector<std::string> out;
-  for (const std::string& name : rules::Access::impl(next).attributes.names()) {
+  for (const std::string& name : next.impl().attributes.names()) {
     if (!known.contains(name)) out.push_back(name);
   }
   return out;

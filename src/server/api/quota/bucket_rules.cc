@@ -41,7 +41,7 @@ constexpr std::uint64_t kMostWeight = 1'000'000;
 // The weight of a bucket; 1 if its attribute is missing or no number.
 std::uint32_t weight_of(const RuleSet& rules, const LimitAnswer& limit,
                         const AttributeSource& attributes) {
-  const RuleSet::Impl& set = rules::Access::impl(rules);
+  const RuleSet::Impl& set = rules.impl();
   const rules::CostTemplate& weight = set.compiled_of(*limit.rule, *limit.limit).weight;
   if (weight.kind() == rules::CostTemplate::Kind::kUnset) return 1;
   rules::AttributeValues values;
@@ -122,7 +122,7 @@ BucketRules BucketResolver::resolve_counter(const RuleSet& rules,
   const Rule& rule = *rules.find(key->rule);
   const auto limit = std::ranges::find(rule.limits, key->limit, &RuleLimit::name);
   const auto given = overrides_ != nullptr ? overrides_->find(*counter) : std::nullopt;
-  const RuleSet::Impl& set = rules::Access::impl(rules);
+  const RuleSet::Impl& set = rules.impl();
   const auto& compiled = set.compiled_of(rule);
   BucketLimit found{.rule = &rule,
                     .limit = &*limit,
