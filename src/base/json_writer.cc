@@ -40,12 +40,10 @@ void append_escaped(std::string& to, char32_t code) {
 }  // namespace
 
 std::string json_string(std::string_view text) {
-  constexpr std::string_view kHex = "0123456789ABCDEF";
   std::string out = "\"";
   for (const char c : as_utf8(text)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20) {
-      out.append("\\u00").append({kHex[byte >> 4], kHex[byte & 15]});
+    if (static_cast<unsigned char>(c) < 0x20) {
+      append_hex(out += "\\u00", c);
       continue;
     }
     if (c == '"' || c == '\\') out += '\\';

@@ -36,7 +36,6 @@ std::string as_utf8(std::string_view text, std::string_view replacement) {
 
 std::string in_quotes(std::string_view text) {
   constexpr std::size_t kMost = 60;
-  constexpr std::string_view kHex = "0123456789ABCDEF";
   std::string out = "'";
   std::size_t at = 0;
   while (at < text.size() && at < kMost) {
@@ -48,10 +47,7 @@ std::string in_quotes(std::string_view text) {
       out += character;
       continue;
     }
-    for (const char c : character) {
-      const auto byte = static_cast<unsigned char>(c);
-      out.append("\\x").append({kHex[byte >> 4], kHex[byte & 15]});
-    }
+    for (const char c : character) append_hex(out += "\\x", c);
   }
   return out + (at < text.size() ? "...'" : "'");
 }

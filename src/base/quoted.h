@@ -1,14 +1,89 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstddef>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 // Text of any origin: UTF-8, numbers, in messages, and with %XX for single bytes as in URLs.
 namespace sluice::base {
+
+// Letters are those of ASCII; other bytes stay as they are.
+constexpr bool is_upper(char c) noexcept { return c >= 'A' && c <= 'Z'; }
+constexpr char lower(char c) noexcept { return is_upper(c) ? static_cast<char>(c | 0x20) : c; }
+constexpr char upper(char c) noexcept {
+  return c >= 'a' && c <= 'z' ? static_cast<char>(c & ~0x20) : c;
+}
+constexpr bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
+constexpr bool is_letter(char c) noexcept { return is_upper(upper(c)); }
+// Whether it is a letter, a digit or one of the others.
+constexpr bool is_letter_or(std::string_view others, char c) noexcept {
+  return is_letter(c) || is_digit(c) || others.find(c) != others.npos;
+}
+inline std::string lower_case(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = lower(c);
+  return out;
+}
+inline std::string upper_case(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = upper(c);
+  return out;
+}
+// Whether two words are equal, whatever the case of their letters.
+constexpr bool same_word(std::string_view a, std::string_view b) noexcept {
+  return std::ranges::equal(a, b, [](char x, char y) { return lower(x) == lower(y); });
+}
+
+// Removes the text before the next separator, and that, from the front of `rest`. Returns the text.
+constexpr std::string_view take_until(std::string_view& rest, char separator) noexcept {
+  const std::string_view part = rest.substr(0, rest.find(separator));
+  rest.remove_prefix(std::min(part.size() + 1, rest.size()));
+  return part;
+}
+// Returns the texts between the separators, one more than there are of these.
+inline std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (bool is_last = false; !is_last;) {
+    is_last = text.find(separator) == text.npos;
+    parts.push_back(take_until(text, separator));
+  }
+  return parts;
+}
+
+// Joins texts: "a, b, c". `last`: between the last two, as in "a, b or c".
+template <typename Texts>
+std::string joined(const Texts& texts, std::string_view last = ", ",
+                   std::string_view between = ", ") {
+  std::string out;
+  std::size_t left = std::size(texts);
+  for (const auto& text : texts) {
+    if (left-- < std::size(texts)) out.append(left == 0 ? last : between);
+    out.append(text);
+  }
+  return out;
+}
+
+// Returns the text without spaces and tabs at both ends.
+constexpr std::string_view trimmed(std::string_view text) noexcept {
+  const std::size_t first = text.find_first_not_of(" \t");
+  if (first == text.npos) return text.substr(text.size());
+  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+// Appends a byte as two hexadecimal digits, in upper case, or in lower case.
+inline void append_hex(std::string& out, char byte, std::string_view digits = "0123456789ABCDEF") {
+  const auto number = static_cast<unsigned char>(byte);
+  out.append({digits[number >> 4], digits[number & 15]});
+}
+inline void append_lower_hex(std::string& out, char byte) {
+  append_hex(out, byte, "0123456789abcdef");
+}
 
 // Returns the length of the well-formed UTF-8 character at the front (Unicode, table 3-7), or 0.
 // The text must not be empty.
@@ -43,8 +118,7 @@ class FixedText {
     return *this;
   }
   constexpr FixedText& append_upper(std::string_view text) {
-    for (const char c : text)
-      bytes_[size_++] = c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
+    for (const char c : text) bytes_[size_++] = upper(c);
     return *this;
   }
   constexpr std::string_view view() const { return {bytes_.data(), size_}; }
@@ -88,7 +162,7 @@ std::optional<T> read_number(std::string_view text) noexcept {
 
 // Returns the value of a hex digit, or a negative number.
 constexpr int hex_digit(char c) noexcept {
-  if (c >= '0' && c <= '9') return c - '0';
+  if (is_digit(c)) return c - '0';
   const int lower = c | 0x20;
   return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
 }

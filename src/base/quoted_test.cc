@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 namespace sluice::base {
 namespace {
@@ -39,6 +41,29 @@ TEST(Quoted, KeepsOtherCharacters) {
        {"é", "\u00a0", "\u061b", "\u200d", "\u2027", "\u202f", "\u2065", "\u206a", "键"}) {
     EXPECT_EQ(in_quotes(text), "'" + std::string(text) + "'");
   }
+}
+
+TEST(Letters, ChangeOnlyInAscii) {
+  EXPECT_EQ(lower_case("AZaz@[`{ \xC3\x84"), "azaz@[`{ \xC3\x84");
+  EXPECT_EQ(upper_case("AZaz@[`{ \xC3\xA4"), "AZAZ@[`{ \xC3\xA4");
+  EXPECT_TRUE(same_word("Get", "gET"));
+  EXPECT_FALSE(same_word("@", "`"));
+  EXPECT_FALSE(same_word("ab", "abc"));
+}
+
+TEST(Joined, NamesTheLastApart) {
+  using Texts = std::vector<std::string>;
+  EXPECT_EQ(joined(Texts{}, " or "), "");
+  EXPECT_EQ(joined(Texts{"a"}, " or "), "a");
+  EXPECT_EQ(joined(Texts{"", "b"}, " or "), " or b");
+  EXPECT_EQ(joined(Texts{"a", "b", "c"}, " or "), "a, b or c");
+  EXPECT_EQ(joined(Texts{"a", "b", "c"}), "a, b, c");
+}
+
+TEST(Trimmed, IsWithoutSpacesAndTabsAtBothEnds) {
+  EXPECT_EQ(trimmed(" \ta b\t "), "a b");
+  EXPECT_EQ(trimmed(" \t"), "");
+  EXPECT_EQ(trimmed("\na"), "\na");
 }
 
 TEST(Utf8, IsValidInEveryLength) {

@@ -25,8 +25,6 @@ void remove_authority(std::string_view& target) noexcept {
   target.remove_prefix(std::min(target.find_first_of("/?"), target.size()));
 }
 
-constexpr bool is_upper(char c) noexcept { return c >= 'A' && c <= 'Z'; }
-
 // Returns whether a path is already in normal form, as nearly all are.
 bool is_normal(std::string_view path) noexcept {
   char before = 0;
@@ -100,9 +98,7 @@ std::string_view host_name(std::string_view authority, std::string& buffer) {
   }
   if (std::none_of(name.begin(), name.end(), is_upper)) return name;
   buffer.assign(name);
-  for (char& c : buffer) {
-    if (is_upper(c)) c = static_cast<char>(c | 0x20);
-  }
+  for (char& c : buffer) c = lower(c);
   return buffer;
 }
 

@@ -295,17 +295,12 @@ void each_object(const boost::json::object& json, std::string_view name,
 }
 
 std::string url_encoded(std::string_view text) {
-  constexpr std::string_view kHex = "0123456789ABCDEF";
-  constexpr std::string_view kMarks = "-._~";
   std::string out;
   for (const char c : text) {
-    const bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                          (c >= '0' && c <= '9') || kMarks.find(c) != kMarks.npos;
-    const auto byte = static_cast<unsigned char>(c);
-    if (is_plain) {
+    if (base::is_letter_or("-._~", c)) {
       out += c;
     } else {
-      out.append({'%', kHex[byte >> 4], kHex[byte & 15]});
+      base::append_hex(out += '%', c);
     }
   }
   return out;

@@ -70,17 +70,10 @@ bool has_variable(const CLI::App& app, const CLI::Option& option, const std::str
   return command != "key" && !(command == "sum" && flag == "by");  // SLUICE_BY is a person
 }
 
-std::string lower_case(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return out;
-}
-
 // Returns the variable of a flag: "SLUICE_TLS_CA" for --tls-ca.
 std::string variable_of(std::string_view flag) {
   std::string name = "SLUICE_";
-  for (const char c : flag)
-    name += c == '-' ? '_' : c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  for (const char c : flag) name += c == '-' ? '_' : base::upper(c);
   return name;
 }
 
@@ -102,14 +95,15 @@ void warn_about_variables(const std::set<std::string>& names) {
   constexpr std::string_view kPrefix = "SLUICE_";
   std::vector<std::string_view> known;
   std::vector<std::string> lower;
-  for (const std::string& name : names) lower.push_back(lower_case(name.substr(kPrefix.size())));
+  for (const std::string& name : names)
+    lower.push_back(base::lower_case(name.substr(kPrefix.size())));
   known.assign(lower.begin(), lower.end());
   for (char** one = environ; *one != nullptr; ++one) {
     const std::string_view variable(*one, std::strcspn(*one, "="));
     if (!variable.starts_with(kPrefix) || names.contains(std::string(variable))) continue;
     if (variable == "SLUICE_PORT") continue;  // is almost SLUICE_SORT
     const std::string meant =
-        rules::did_you_mean(lower_case(variable.substr(kPrefix.size())), known);
+        rules::did_you_mean(base::lower_case(variable.substr(kPrefix.size())), known);
     if (meant.empty()) continue;
     const std::size_t quote = meant.find('\'') + 1;
     std::cerr << "sluice: warning: no flag reads the environment variable " << variable

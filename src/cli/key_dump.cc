@@ -305,15 +305,13 @@ Examples:
 
 // Writes the bytes of control characters as `\xNN`.
 std::string printable(std::string_view text) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
   std::string out;
   for (std::size_t i = 0, controls = 0; i < text.size(); ++i) {
     if (controls == 0) controls = base::control_length(text.substr(i));
-    const auto byte = static_cast<unsigned char>(text[i]);
     if (controls == 0) {
       out += text[i];
     } else {
-      out.append("\\x").append({kDigits[byte >> 4], kDigits[byte & 15]});
+      base::append_lower_hex(out += "\\x", text[i]);
       --controls;
     }
   }

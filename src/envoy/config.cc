@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 
+#include "base/quoted.h"
 #include "rules/counter_key.h"
 
 namespace sluice::envoy {
@@ -22,12 +22,6 @@ constexpr std::array<Duration, 8> kLengths{Duration{0},
                                            days{30},
                                            days{365},
                                            days{7}};
-
-bool equal_letters(std::string_view a, std::string_view lower) noexcept {
-  return std::equal(a.begin(), a.end(), lower.begin(), lower.end(), [](char x, char y) {
-    return std::tolower(static_cast<unsigned char>(x)) == y;
-  });
-}
 
 void append_entry(std::string& out, std::string_view key, std::string_view value) {
   append_name(out += '|', key);
@@ -56,7 +50,7 @@ void append_path(std::string& out, std::span<const Entry> entries, const Descrip
 
 std::optional<Unit> unit_from(std::string_view name) noexcept {
   for (std::size_t i = 1; i < kNames.size(); ++i) {
-    if (equal_letters(name, kNames[i])) return static_cast<Unit>(i);
+    if (base::same_word(name, kNames[i])) return static_cast<Unit>(i);
   }
   return std::nullopt;
 }

@@ -1,3 +1,4 @@
+#include "base/quoted.h"
 #include "envoy/config.h"
 
 #include <algorithm>
@@ -15,14 +16,12 @@ using Path = std::vector<const Descriptor*>;
 
 std::string yaml_quoted(std::string_view text) {
   std::string out = "\"";
-  constexpr std::string_view kHex = "0123456789ABCDEF";
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
     if (c == '"' || c == '\\') {
       out.append("\\").push_back(c);
     } else if (byte < 0x20 || byte == 0x7F) {
-      out.append("\\x").push_back(kHex[byte >> 4]);
-      out.push_back(kHex[byte & 15]);
+      base::append_hex(out += "\\x", c);
     } else {
       out.push_back(c);
     }
@@ -30,10 +29,7 @@ std::string yaml_quoted(std::string_view text) {
   return out + '"';
 }
 
-bool is_plain(char c) {
-  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
-         c == '-' || c == '/';
-}
+bool is_plain(char c) { return base::is_letter_or("_-/", c); }
 
 // Returns a pattern of native rules; a regular expression if no simpler pattern means the same.
 std::string pattern_of(const Descriptor& descriptor) {

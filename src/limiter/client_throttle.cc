@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <thread>
 
+#include "base/quoted.h"
 #include "sluice/client_throttle.h"
 #include "sluice/key_builder.h"
 #include "sluice/limit_builder.h"
@@ -16,12 +17,7 @@ namespace {
 
 constexpr std::int64_t kMostSeconds = 1'000'000'000;
 
-std::string_view trimmed(std::string_view text) noexcept {
-  const auto is_space = [](char c) { return c == ' ' || c == '\t'; };
-  while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
-  while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
-  return text;
-}
+using base::trimmed;
 
 // Returns a number of digits only, at most kMostSeconds.
 std::optional<std::int64_t> number(std::string_view text) noexcept {

@@ -193,22 +193,6 @@ namespace {
 
 constexpr auto kMostUnits = static_cast<std::int64_t>(kMaxAmount);
 
-constexpr auto kUpper = [] {
-  std::array<char, 256> upper{};
-  for (std::size_t c = 0; c < upper.size(); ++c) {
-    upper[c] = static_cast<char>(c >= 'a' && c <= 'z' ? c - 32 : c);
-  }
-  return upper;
-}();
-
-constexpr char upper_of(char c) noexcept { return kUpper[static_cast<unsigned char>(c)]; }
-
-std::string upper(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = upper_of(c);
-  return out;
-}
-
 // Reads the words of one command. A function that fails leaves the error.
 class LimitParser {
  public:
@@ -247,7 +231,7 @@ class LimitParser {
   // Returns the milliseconds of a time, which Limit::make() checks.
   bool read_time(const core::OptionInfo& option, std::string_view value, std::uint64_t& out) {
     const auto time = core::parse_period(value);
-    if (!time) return fail(upper(option.name) + ": " + time.error());
+    if (!time) return fail(base::upper_case(option.name) + ": " + time.error());
     out = static_cast<std::uint64_t>(*time / std::chrono::milliseconds{1});
     return true;
   }
@@ -255,7 +239,7 @@ class LimitParser {
   bool refuse_option(std::string_view name) {
     std::string names;
     for (const core::OptionInfo& option : core::kLimitOptions) {
-      names.append(names.empty() ? "" : ", ").append(upper(option.name));
+      names.append(names.empty() ? "" : ", ").append(base::upper_case(option.name));
     }
     std::vector<std::string_view> own{"STARTS"};
     if (verb_.has_cost()) own.push_back(verb_.cost_word());
@@ -292,10 +276,10 @@ class LimitParser {
     for (const core::OptionInfo& option : core::kLimitOptions) {
       if (!same_word(name, option.name)) continue;
       std::uint64_t number = 0;
-      const bool is_read = option.is_time ? read_time(option, value, number)
-                           : option.words.empty()
-                               ? read_units(upper(option.name), value, option.least, number)
-                               : read_word(option, value, number);
+      const bool is_read = option.is_time         ? read_time(option, value, number)
+                           : option.words.empty() ? read_units(base::upper_case(option.name), value,
+                                                               option.least, number)
+                                                  : read_word(option, value, number);
       if (is_read) core::set_value(spec_, option.option, number);
       return is_read;
     }
@@ -393,14 +377,6 @@ std::optional<std::int64_t> milliseconds(std::optional<Duration> wait) noexcept 
 }
 
 }  // namespace
-
-bool same_word(std::string_view a, std::string_view b) noexcept {
-  if (a.size() != b.size()) return false;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (upper_of(a[i]) != upper_of(b[i])) return false;
-  }
-  return true;
-}
 
 Expected<LimitArguments> parse_limit(const CounterVerb& verb,
                                      std::span<const std::string_view> words) {

@@ -7,6 +7,7 @@
 #include <span>
 #include <string_view>
 
+#include "base/quoted.h"
 #include "sluice/decision.h"
 #include "sluice/expected.h"
 #include "sluice/limit.h"
@@ -91,8 +92,7 @@ inline Expected<std::int64_t> parse_number(std::string_view text, const NumberAr
 
 // The commands that decide by any limit in their arguments, as RL.LIMIT.
 
-// Returns whether two words are equal. The case of ASCII letters does not matter.
-bool same_word(std::string_view a, std::string_view b) noexcept;
+using base::same_word;
 
 // What a command does to the counters that its other arguments name.
 struct CounterVerb {

@@ -1,4 +1,5 @@
 #define XXH_INLINE_ALL
+#include "base/quoted.h"
 #include "limiter/waits.h"
 
 #include <pthread.h>
@@ -70,9 +71,10 @@ PermitId PermitId::random() {
 }
 
 std::string PermitId::random_text() {
-  constexpr std::string_view kHex = "0123456789abcdef";
   std::string text;
-  for (const std::uint8_t byte : random().bytes()) text.append({kHex[byte >> 4], kHex[byte & 15]});
+  for (const std::uint8_t byte : random().bytes()) {
+    base::append_lower_hex(text, static_cast<char>(byte));
+  }
   return text;
 }
 

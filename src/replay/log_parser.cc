@@ -74,11 +74,6 @@ constexpr UsualField kUsualFields[] = {
     usual(":authority", kAttribute, 1, "host"),
 };
 
-unsigned char lower(char c) noexcept {
-  const auto byte = static_cast<unsigned char>(c);
-  return byte >= 'A' && byte <= 'Z' ? static_cast<unsigned char>(byte + ('a' - 'A')) : byte;
-}
-
 }  // namespace
 
 FieldTarget target_of_name(std::string_view name, std::uint8_t rank) noexcept {
@@ -110,13 +105,13 @@ std::span<const FieldTarget> FieldMap::find(std::string_view source) const noexc
 
 std::size_t FieldMap::AnyCase::operator()(std::string_view text) const noexcept {
   std::uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
-  for (const char c : text) hash = (hash ^ lower(c)) * 0x100000001b3u;
+  for (const char c : text)
+    hash = (hash ^ static_cast<unsigned char>(base::lower(c))) * 0x100000001b3u;
   return static_cast<std::size_t>(hash);
 }
 
 bool FieldMap::AnyCase::operator()(std::string_view a, std::string_view b) const noexcept {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](char x, char y) { return lower(x) == lower(y); });
+  return base::same_word(a, b);
 }
 
 void FieldMap::note(std::string_view source) {
@@ -157,12 +152,6 @@ constexpr std::uint8_t kNoRank = 255;
 constexpr std::uint8_t kUsualRank = 10;
 
 bool is_absent(std::string_view value) noexcept { return value.empty() || value == "-"; }
-
-std::string_view trimmed(std::string_view text) noexcept {
-  const std::size_t begin = text.find_first_not_of(' ');
-  if (begin == text.npos) return {};
-  return text.substr(begin, text.find_last_not_of(' ') - begin + 1);
-}
 
 // "10.0.0.1:80" is 10.0.0.1, and "[::1]:80" is ::1.
 std::string_view without_port(std::string_view address) noexcept {
@@ -249,11 +238,9 @@ void LogParser::add_header(std::string_view name, std::string_view value) {
   constexpr std::string_view kPrefix = "header.";
   if (is_absent(value)) return;
   char* const to = static_cast<char*>(extras_->text.allocate(kPrefix.size() + name.size(), 1));
-  char* const end = std::transform(
-      name.begin(), name.end(), std::copy(kPrefix.begin(), kPrefix.end(), to), [](char c) {
-        if (c == '_') return '-';
-        return c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
-      });
+  char* const end =
+      std::transform(name.begin(), name.end(), std::copy(kPrefix.begin(), kPrefix.end(), to),
+                     [](char c) { return c == '_' ? '-' : base::lower(c); });
   add(target_of_name({to, static_cast<std::size_t>(end - to)}, kUsualRank), value);
 }
 
@@ -303,7 +290,7 @@ void LogParser::set(FieldKind kind, std::string_view value) {
   switch (kind) {
     case FieldKind::kClient: line_->client = without_port(value); break;
     case FieldKind::kForwardedFor:
-      line_->client = without_port(trimmed(value.substr(value.rfind(',') + 1)));
+      line_->client = without_port(base::trimmed(value.substr(value.rfind(',') + 1)));
       break;
     case FieldKind::kMethod: line_->method = value; break;
     case FieldKind::kTarget:

@@ -1,5 +1,6 @@
 #define XXH_INLINE_ALL
 #include "replay/suggest.h"
+#include "base/quoted.h"
 
 #include <xxhash.h>
 

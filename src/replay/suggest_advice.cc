@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/json_writer.h"
+#include "base/quoted.h"
 #include "core/period.h"
 #include "replay/suggest.h"
 #include "replay/text.h"

@@ -12,7 +12,6 @@ namespace sluice::replay {
 namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
-constexpr char kHexDigits[] = "0123456789abcdef";
 
 // Calls `put(character)` for every character, each well-formed UTF-8.
 template <typename Put>
@@ -24,11 +23,6 @@ void for_each_character(std::string_view bytes, Put put) {
   }
 }
 
-std::string hex_escape(std::string_view prefix, char last) {
-  const auto byte = static_cast<unsigned char>(last);
-  return std::string(prefix) + kHexDigits[byte >> 4] + kHexDigits[byte & 15];
-}
-
 // Appends a character, or the escape of a control character: \x1b, \u202e.
 void append_visible(std::string& text, std::string_view character) {
   const std::size_t length = base::control_length(character);
@@ -37,9 +31,10 @@ void append_visible(std::string& text, std::string_view character) {
   } else if (character[0] == '\xD8') {
     text += "\\u061c";
   } else if (length == 3) {
-    text += hex_escape("\\u20", static_cast<char>((character[1] & 3) << 6 | (character[2] & 63)));
+    base::append_lower_hex(text += "\\u20",
+                           static_cast<char>((character[1] & 3) << 6 | (character[2] & 63)));
   } else {
-    text += hex_escape("\\x", character.back());
+    base::append_lower_hex(text += "\\x", character.back());
   }
 }
 

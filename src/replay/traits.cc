@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "base/quoted.h"
 #include "replay/text.h"
 
 namespace sluice::replay {
@@ -95,7 +96,7 @@ TraitsText text_of(const Traits& traits) {
 namespace {
 
 bool has_word(std::string_view text, std::string_view word) {
-  const auto same = [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a | 0x20 : a) == b; };
+  const auto same = [](char a, char b) { return base::lower(a) == b; };
   return std::search(text.begin(), text.end(), word.begin(), word.end(), same) != text.end();
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/quoted.h"
 #include "rules/attributes.h"
 #include "rules/diagnostics.h"
 #include "rules/fields.h"

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <utility>
 
+#include "base/quoted.h"
 #include "rules/diagnostics.h"
 
 namespace sluice::rules {
@@ -23,18 +24,15 @@ constexpr Table make_table(std::string_view special) {
 constexpr Table kNameTable = make_table("%|{}=");
 constexpr Table kValueTable = make_table("%|{}");
 constexpr Table kWordTable = make_table("% ");
-constexpr std::string_view kHex = "0123456789ABCDEF";
 
 // Escapes the bytes of a table.
 bool append_escaped(std::string& out, std::string_view text, const Table& table) {
   std::size_t clean = 0;
   bool changed = false;
   for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    if (!table[byte]) continue;
+    if (!table[static_cast<unsigned char>(text[i])]) continue;
     out.append(text.substr(clean, i - clean));
-    const char escaped[3] = {'%', kHex[byte >> 4], kHex[byte & 15]};
-    out.append(escaped, sizeof escaped);
+    base::append_hex(out += '%', text[i]);
     clean = i + 1;
     changed = true;
   }
@@ -115,8 +113,7 @@ Expected<CounterKey> parse_counter_key(std::string_view text) {
 std::string utf8_counter_key(std::string_view key) {
   std::string out;
   for (std::size_t at = find_invalid_utf8(key); at != key.npos; at = find_invalid_utf8(key)) {
-    const auto byte = static_cast<unsigned char>(key[at]);
-    out.append(key.substr(0, at)).append({'%', kHex[byte >> 4], kHex[byte & 15]});
+    base::append_hex(out.append(key.substr(0, at)) += '%', key[at]);
     key.remove_prefix(at + 1);
   }
   return out.append(key);

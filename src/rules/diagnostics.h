@@ -12,6 +12,7 @@ namespace sluice::rules {
 
 using base::find_invalid_utf8;
 using base::in_quotes;
+using base::lower_case;
 
 // The text of a file, and its errors. Borrows the text.
 class Diagnostics {
@@ -63,9 +64,6 @@ std::string did_you_mean(std::string_view mistaken, const std::vector<std::strin
 // Returns "; did you mean ':' instead of the full-width '：'?" for the first full-width punctuation
 // in `text` that looks like that of YAML, else "".
 std::string full_width_hint(std::string_view text);
-
-// Returns the text with ASCII letters in lower case.
-std::string lower_case(std::string_view text);
 
 // Whether a byte of the text is a control character.
 bool has_control(std::string_view text) noexcept;

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cstddef>
 #include <deque>
 #include <filesystem>
@@ -17,6 +16,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "base/quoted.h"
 #include "core/calendar.h"
 #include "core/limit.h"
 #include "core/period.h"
@@ -326,8 +326,7 @@ class MatchReader {
   }
 
   void check_method(const Node& node) {
-    std::string upper = node.text;
-    for (char& c : upper) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    const std::string upper = base::upper_case(node.text);
     for (const std::string_view method : kMethods) {
       if (upper != method || node.text == method) continue;
       diagnostics_->add(node.at, "the method " + in_quotes(node.text) + " would match no request",

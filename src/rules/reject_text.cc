@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/civil_time.h"
+#include "base/quoted.h"
 #include "rules/diagnostics.h"
 #include "rules/fields.h"
 

@@ -2,6 +2,7 @@
 // change writes only the values that it is about; comments and the order of keys stay.
 
 #include "rules/rule_changes.h"
+#include "base/quoted.h"
 
 #include <algorithm>
 #include <array>

@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "base/quoted.h"
 #include "limiter/waits.h"
 #include "rules/attributes.h"
 #include "rules/rule_set.h"

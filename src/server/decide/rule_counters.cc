@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/civil_time.h"
+#include "base/quoted.h"
 #include "core/limit.h"
 #include "rules/override_text.h"
 #include "rules/rule_set.h"

@@ -129,9 +129,8 @@ bool CheckReader::add_attribute(const JsonValue& value, JsonProblem& problem) {
   const std::size_t start = names_.size();
   if (prefix > 0) {
     name = std::string_view(names_.append(prefix_).append(name)).substr(start);
-  } else if (name.substr(0, 7) == "header." &&
-             std::any_of(name.begin(), name.end(), [](char c) { return c >= 'A' && c <= 'Z'; })) {
-    for (const char c : name) names_ += c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c;
+  } else if (name.starts_with("header.") && std::ranges::any_of(name, base::is_upper)) {
+    for (const char c : name) names_ += base::lower(c);
     name = std::string_view(names_).substr(start);
   }
   const std::size_t responded = request_.response ? request_.response->size() : 0;

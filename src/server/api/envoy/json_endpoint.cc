@@ -24,10 +24,8 @@ using Member = base::JsonMember<Names>;
 
 // As in Protobuf, names differ neither in case nor in underscores.
 std::string plain(std::string_view name) {
-  std::string one(name);
+  std::string one = base::lower_case(name);
   std::erase(one, '_');
-  std::transform(one.begin(), one.end(), one.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
   return one;
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/quoted.h"
 #include "limiter/limit_arguments.h"
 #include "limiter/reason_report.h"
 #include "rules/diagnostics.h"
@@ -180,13 +181,11 @@ constexpr std::string_view kHeader = "header.";
 constexpr std::size_t kLimitPairs = kDecisionPairs + 3;
 constexpr std::size_t kAnswerPairs = kDecisionPairs + 2;
 
-bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
-
 // Returns a name as rules spell it: names of headers in lower case. `text` must have room for it.
 std::string_view spelled(std::string_view name, std::string& text) {
-  if (!name.starts_with(kHeader) || std::none_of(name.begin(), name.end(), is_upper)) return name;
+  if (!name.starts_with(kHeader) || std::ranges::none_of(name, base::is_upper)) return name;
   const std::size_t begin = text.size();
-  for (const char c : name) text += is_upper(c) ? static_cast<char>(c | 0x20) : c;
+  for (const char c : name) text += base::lower(c);
   return std::string_view(text).substr(begin);
 }
 

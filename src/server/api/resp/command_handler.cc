@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/quoted.h"
 #include "core/decision.h"
 #include "server/api/resp/command.h"
 #include "server/logging/log_line.h"
@@ -75,13 +76,11 @@ void refuse_unknown(std::span<const std::string_view> request, Reply& reply) {
 }
 
 void put_help(const Command& command, Reply& reply) {
-  std::string name(command.name);
-  for (char& c : name) c = c >= 'a' && c <= 'z' ? static_cast<char>(c & ~0x20) : c;
+  const std::string name = base::upper_case(command.name);
   reply.array(3 + 2 * command.parts.size());
   reply.simple(name + " <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");
   for (const Command& part : command.parts) {
-    std::string line(part.name);
-    for (char& c : line) c = c >= 'a' && c <= 'z' ? static_cast<char>(c & ~0x20) : c;
+    std::string line = base::upper_case(part.name);
     if (!part.synopsis.empty()) line.append(" ").append(part.synopsis);
     reply.simple(line);
     reply.simple("    " + std::string(part.summary));
@@ -91,8 +90,7 @@ void put_help(const Command& command, Reply& reply) {
 }
 
 void refuse_part(const Command& command, std::span<const std::string_view> request, Reply& reply) {
-  std::string name(command.name);
-  for (char& c : name) c = c >= 'a' && c <= 'z' ? static_cast<char>(c & ~0x20) : c;
+  const std::string name = base::upper_case(command.name);
   reply.error("ERR unknown subcommand '" + std::string(shown_part(request[1])) + "'. Try " + name +
               " HELP.");
 }

@@ -13,14 +13,8 @@ constexpr std::string_view kLimits = "limits";
 constexpr std::string_view kConnection = "connection";
 constexpr std::string_view kServer = "server";
 
-std::string upper(std::string_view name) {
-  std::string out(name);
-  for (char& c : out) c = c >= 'a' && c <= 'z' ? static_cast<char>(c & ~0x20) : c;
-  return out;
-}
-
 std::string heading(std::string_view name, const Command& command) {
-  std::string out = "`" + upper(name);
+  std::string out = "`" + base::upper_case(name);
   if (!command.synopsis.empty()) out.append(" ").append(command.synopsis);
   return out + "`";
 }
@@ -32,7 +26,7 @@ std::string role_of(Role role) {
 }  // namespace
 
 std::string reference(const Command& command) {
-  std::string page = "### " + upper(command.name) + "\n\n";
+  std::string page = "### " + base::upper_case(command.name) + "\n\n";
   if (command.handle != nullptr) {
     page.append(heading(command.name, command)).append("\n\n");
   }
@@ -49,7 +43,7 @@ std::string commands_reference() {
   std::string page;
   for (const std::string_view group : {kLimits, kConnection, kServer}) {
     page.append(page.empty() ? "## " : "\n## ");
-    page.append(upper(group.substr(0, 1))).append(group.substr(1)).append("\n");
+    page.append(base::upper_case(group.substr(0, 1))).append(group.substr(1)).append("\n");
     for (const Command& command : all_commands()) {
       if (command.group == group) page.append("\n").append(reference(command));
     }

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/quoted.h"
+
 namespace sluice::server::grpc {
 namespace {
 
@@ -112,13 +114,12 @@ FrameScanner::Partial FrameScanner::partial() const noexcept {
 }
 
 void append_percent_encoded(std::string& out, std::string_view text) {
-  constexpr std::string_view kDigits = "0123456789ABCDEF";
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
     if (byte >= 0x20 && byte <= 0x7e && byte != '%') {
       out.push_back(c);
     } else {
-      out.append({'%', kDigits[byte >> 4], kDigits[byte & 15U]});
+      base::append_hex(out += '%', c);
     }
   }
 }

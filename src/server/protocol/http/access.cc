@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "base/quoted.h"
 #include "server/config/secret.h"
 #include "server/net/trusted_proxies.h"
 #include "server/protocol/http/fields.h"
@@ -16,12 +17,6 @@ std::string_view authority_of(std::string_view url) noexcept {
   if (url.starts_with('/') || scheme == url.npos) return {};
   const std::string_view rest = url.substr(scheme + 3);
   return rest.substr(0, rest.find_first_of("/?#"));
-}
-
-bool is_same(std::string_view a, std::string_view b) noexcept {
-  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [&](char x, char y) { return lower(x) == lower(y); });
 }
 
 bool is_loopback(std::string_view host) noexcept {
@@ -68,7 +63,7 @@ std::optional<Problem> find_web_page(const http::Request& request) {
   if (const auto origin = field("origin")) {
     const std::string_view own = field("host").value_or(std::string_view());
     const std::string_view authority = authority_of(*origin);
-    is_foreign = is_foreign || authority.empty() || !is_same(authority, own);
+    is_foreign = is_foreign || authority.empty() || !base::same_word(authority, own);
   }
   if (!is_foreign) return std::nullopt;
   return Problem{403, "requests from web pages of another site are refused"};

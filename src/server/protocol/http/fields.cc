@@ -117,10 +117,4 @@ std::string_view bearer_token(std::string_view authorization) noexcept {
   return trimmed(authorization.substr(kScheme.size()));
 }
 
-std::string_view trimmed(std::string_view text) noexcept {
-  const std::size_t first = text.find_first_not_of(" \t");
-  if (first == text.npos) return text.substr(text.size());
-  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
-
 }  // namespace sluice::server

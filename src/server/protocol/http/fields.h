@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/ip_address.h"
+#include "base/quoted.h"
 #include "base/request_target.h"
 #include "server/net/trusted_proxies.h"
 #include "server/protocol/http/message.h"
@@ -28,6 +29,7 @@ std::string_view client_address(const http::Request& request, const TrustedProxi
                                 base::AddressText& buffer) noexcept;
 
 using base::Buffers;
+using base::trimmed;
 
 // Compares two names of the same length.
 bool same_letters(std::string_view sent, std::string_view lower_case_name) noexcept;
@@ -51,8 +53,5 @@ std::optional<std::string_view> find_cookie(std::span<const http::Field> fields,
 
 // Returns the token of "Bearer TOKEN", the value of an Authorization field, or an empty text.
 std::string_view bearer_token(std::string_view authorization) noexcept;
-
-// Returns `text` without spaces and tabs at both ends.
-std::string_view trimmed(std::string_view text) noexcept;
 
 }  // namespace sluice::server
