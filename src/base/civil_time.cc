@@ -5,6 +5,8 @@
 #include <chrono>
 #include <cstdio>
 
+#include "base/quoted.h"
+
 namespace sluice::base {
 
 void append_civil(std::string& out, Instant at, int fraction) {
@@ -31,8 +33,6 @@ namespace {
 
 constexpr std::int64_t kDigitsOfFraction = 6;  // an Instant has microseconds
 
-bool is_decimal(char c) noexcept { return c >= '0' && c <= '9'; }
-
 // Reads a text from its front to its end.
 class Scanner {
  public:
@@ -49,7 +49,7 @@ class Scanner {
 
   // Returns the number of exactly `digits` digits, or -1.
   int number(std::size_t digits) noexcept {
-    if (text_.size() < digits || !std::all_of(text_.begin(), text_.begin() + digits, is_decimal)) {
+    if (text_.size() < digits || !std::all_of(text_.begin(), text_.begin() + digits, is_digit)) {
       return -1;
     }
     int value = 0;
@@ -60,7 +60,7 @@ class Scanner {
 
   // Returns the digits at the front.
   std::string_view digits() noexcept {
-    const auto* const end = std::find_if_not(text_.begin(), text_.end(), is_decimal);
+    const auto* const end = std::find_if_not(text_.begin(), text_.end(), is_digit);
     const std::string_view found = text_.substr(0, static_cast<std::size_t>(end - text_.begin()));
     text_.remove_prefix(found.size());
     return found;
@@ -161,7 +161,7 @@ std::optional<Instant> parse_rfc3339(std::string_view text) noexcept {
       size > 6 && (text[size - 6] == '+' || text[size - 6] == '-') && text[size - 3] == ':';
   if (!has_offset && !text.ends_with('Z') && !text.ends_with('z')) return std::nullopt;
   const std::size_t point = text.find_first_of(".,");
-  if (point != text.npos && (text[point] == ',' || !is_decimal(text[point + 1]))) return {};
+  if (point != text.npos && (text[point] == ',' || !is_digit(text[point + 1]))) return {};
   if (text.find(' ', sizeof "2026-11-23 " - 1) != text.npos) return std::nullopt;
   Instant at{};
   return read_iso8601(text, at) == TimestampFault::kNone ? std::optional(at) : std::nullopt;

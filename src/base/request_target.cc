@@ -8,15 +8,12 @@
 namespace sluice::base {
 namespace {
 
-constexpr bool is_scheme_letter(char c) noexcept { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; }
-constexpr bool is_scheme_byte(char c) noexcept {
-  return is_scheme_letter(c) || (c >= '0' && c <= '9') || c == '+' || c == '-' || c == '.';
-}
+constexpr bool is_scheme_byte(char c) noexcept { return is_letter_or("+-.", c); }
 
 // Removes "http://host" from "http://host/path". Leaves "/path" and targets without a scheme
 // unchanged.
 void remove_authority(std::string_view& target) noexcept {
-  if (target.empty() || !is_scheme_letter(target.front())) return;
+  if (target.empty() || !is_letter(target.front())) return;
   const auto* const scheme_end = std::find_if_not(target.begin(), target.end(), is_scheme_byte);
   const auto scheme = static_cast<std::size_t>(scheme_end - target.begin());
   constexpr std::string_view kMark = "://";

@@ -17,10 +17,6 @@ namespace {
 constexpr std::int64_t kHour = 3600;
 constexpr std::int64_t kDay = 24 * kHour;
 
-constexpr bool is_letter(char c) noexcept {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
-
 // Reads a rule from the left. After a mistake it is not `ok`, and reads nothing more.
 class RuleReader {
  public:
@@ -274,9 +270,7 @@ bool is_name(std::string_view zone) noexcept {
   constexpr std::size_t kLongest = 64;
   char before = '/';
   for (const char c : zone) {
-    const bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-    const bool is_other = (c >= '0' && c <= '9') || c == '_' || c == '+' || c == '-';
-    if (!is_letter && !is_other && (c != '/' || before == '/')) return false;
+    if (!is_letter_or("_+-", c) && (c != '/' || before == '/')) return false;
     before = c;
   }
   return !zone.empty() && zone.size() <= kLongest && before != '/';

@@ -54,7 +54,7 @@ Expected<Duration> parse_limit_period(std::string_view text) {
 
 Expected<Duration> parse_period(std::string_view text, std::string_view usual_unit) {
   std::size_t size = 0;
-  while (size < text.size() && text[size] >= '0' && text[size] <= '9') ++size;
+  while (size < text.size() && base::is_digit(text[size])) ++size;
   const std::string_view digits = text.substr(0, size);
   const std::string_view name = text.substr(size);
   if (digits.empty()) return no_period(text, " is not a period", "60s");

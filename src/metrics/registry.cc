@@ -15,6 +15,7 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "base/quoted.h"
 #include "core/decision.h"
 #include "metrics/counts.h"
 
@@ -286,11 +287,8 @@ void write_events(Writer& to, const Totals& totals) {
 
 // Whether the text may be the name of a metric, and, without a colon, of a label.
 bool is_name(std::string_view text) noexcept {
-  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
-  const auto is_part = [&](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '_' || c == ':';
-  };
-  return !text.empty() && !is_digit(text[0]) && !text.starts_with("__") &&
+  const auto is_part = [](char c) { return base::is_letter_or("_:", c); };
+  return !text.empty() && !base::is_digit(text[0]) && !text.starts_with("__") &&
          std::all_of(text.begin(), text.end(), is_part);
 }
 

@@ -104,12 +104,11 @@ TimestampFault LogTimeReader::read(std::string_view text, Instant& at) noexcept 
 
 namespace {
 
-bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
-bool is_alpha(char c) noexcept { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+using base::is_digit;
 
 bool looks_like_address(std::string_view word) noexcept {
   const auto part_of_address = [](char c) {
-    return is_digit(c) || c == '.' || c == ':' || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+    return base::hex_digit(c) >= 0 || c == '.' || c == ':';
   };
   return word.find_first_of(".:") != word.npos &&
          std::all_of(word.begin(), word.end(), part_of_address);
@@ -252,7 +251,7 @@ LineFault read_access_line(std::string_view line, LogTimeReader& times, LogLine&
   out = LogLine{};
   LineCursor cursor(line);
   const std::string_view client = cursor.word();
-  if (client.empty() || (!is_alpha(client[0]) && !is_digit(client[0]) && client[0] != ':' &&
+  if (client.empty() || (!base::is_letter(client[0]) && !is_digit(client[0]) && client[0] != ':' &&
                          client[0] != '-' && client[0] != '_')) {
     return LineFault::kNoClient;
   }

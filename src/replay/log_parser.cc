@@ -396,11 +396,8 @@ bool has_header(std::string_view text, const FieldMap& map) {
   if (names.size() < 2) return false;
   if (has_time(names, map)) return true;
   const auto is_name = [](const std::string& name) {
-    constexpr std::string_view kOthers = "0123456789_.-:@$";
-    const auto is_letter = [](char c) { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; };
-    return !name.empty() && (is_letter(name[0]) || name[0] == '_') &&
-           std::all_of(name.begin(), name.end(),
-                       [&](char c) { return is_letter(c) || kOthers.find(c) != kOthers.npos; });
+    return !name.empty() && (base::is_letter(name[0]) || name[0] == '_') &&
+           std::ranges::all_of(name, [](char c) { return base::is_letter_or("_.-:@$", c); });
   };
   const std::string_view rest = text.substr(std::min(end + 1, text.size()));
   return std::all_of(names.begin(), names.end(), is_name) &&

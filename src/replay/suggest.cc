@@ -377,9 +377,8 @@ std::string SuggestOptions::unit() const {
   if (cost == fields.end()) return "";
   const std::string name = cost->source.substr(cost->source.rfind('.') + 1);
   const bool is_simple =
-      !name.empty() && name.size() <= kLongest && std::all_of(name.begin(), name.end(), [](char c) {
-        return (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') || c == '_';
-      });
+      !name.empty() && name.size() <= kLongest &&
+      std::ranges::all_of(name, [](char c) { return base::is_letter_or("_", c); });
   return is_simple ? name : "units";
 }
 

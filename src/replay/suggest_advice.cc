@@ -84,18 +84,13 @@ std::string_view extension_of(std::string_view path) {
 
 // Whether the path is a pattern that matches only itself, and needs no quotes in YAML.
 bool is_plain(std::string_view path) {
-  const auto is_plain_byte = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '/' ||
-           c == '.' || c == '-' || c == '_';
-  };
-  return path.size() <= 128 && std::all_of(path.begin(), path.end(), is_plain_byte);
+  const auto is_plain_byte = [](char c) { return base::is_letter_or("/.-_", c); };
+  return path.size() <= 128 && std::ranges::all_of(path, is_plain_byte);
 }
-
-bool is_letter(char c) { return static_cast<unsigned char>((c | 0x20) - 'a') < 26; }
 
 // Returns what follows the first occurrence of a text of lower case, or nothing.
 std::optional<std::string_view> after(std::string_view path, std::string_view text) {
-  const auto same = [](char a, char b) { return (is_letter(a) ? a | 0x20 : a) == b; };
+  const auto same = [](char a, char b) { return base::lower(a) == b; };
   const auto* const found = std::search(path.begin(), path.end(), text.begin(), text.end(), same);
   if (found == path.end()) return std::nullopt;
   return path.substr(static_cast<std::size_t>(found - path.begin()) + text.size());
@@ -106,7 +101,7 @@ std::optional<std::string_view> after(std::string_view path, std::string_view te
 bool ends_part(std::string_view path, std::string_view word) {
   for (auto rest = after(path, word); rest; rest = after(*rest, word)) {
     const std::size_t start = path.size() - rest->size() - word.size();
-    const bool begins = start == 0 || !is_letter(path[start - 1]) ||
+    const bool begins = start == 0 || !base::is_letter(path[start - 1]) ||
                         ((path[start] & 0x20) == 0 && (path[start - 1] & 0x20) != 0);
     std::string_view end = *rest;
     if (end.starts_with('s')) end.remove_prefix(1);

@@ -39,12 +39,10 @@ constexpr std::string_view kRight =
     "'+'";
 constexpr std::string_view kPricePrefix = "price.";
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
 // Whether the text is meant as a number, right or wrong.
 bool is_numeric(std::string_view text) {
   if (text.starts_with('-') || text.starts_with('+')) text.remove_prefix(1);
-  return std::ranges::any_of(text, is_digit) &&
+  return std::ranges::any_of(text, base::is_digit) &&
          text.find_first_not_of("0123456789.,_eE") == text.npos && !text.starts_with('e') &&
          !text.starts_with('E');
 }
@@ -63,9 +61,8 @@ std::uint64_t product_of(std::uint64_t a, std::uint64_t b) noexcept {
 }
 
 bool is_price_name(std::string_view name) {
-  return !name.empty() && name.size() <= 64 && std::ranges::all_of(name, [](char c) {
-    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '-';
-  });
+  return !name.empty() && name.size() <= 64 &&
+         std::ranges::all_of(name, [](char c) { return base::is_letter_or("_-", c); });
 }
 
 // Finds the names of all prices, and reports what is wrong with them.

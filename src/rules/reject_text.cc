@@ -54,11 +54,7 @@ std::string_view guess_type(std::string_view body) {
 }
 
 bool is_token(std::string_view name) {
-  constexpr std::string_view kMarks = "!#$%&'*+-.^_`|~";
-  const auto is_right = [&](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           kMarks.find(c) != kMarks.npos;
-  };
+  const auto is_right = [](char c) { return base::is_letter_or("!#$%&'*+-.^_`|~", c); };
   return !name.empty() && name.size() <= kLongestHeaderName && std::ranges::all_of(name, is_right);
 }
 
@@ -150,14 +146,10 @@ void read_type(const Fields& fields, Reject& reject, Diagnostics& diagnostics) {
 
 using Kind = RejectPart::Kind;
 
-bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-
 // Returns the name in braces with which the text begins, or an empty text.
 std::string_view name_at_start(std::string_view text) {
-  if (text.size() < 3 || text[0] != '{' || !is_letter(text[1])) return {};
-  const auto is_of_name = [](char c) {
-    return is_letter(c) || (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '-';
-  };
+  if (text.size() < 3 || text[0] != '{' || !base::is_letter(text[1])) return {};
+  const auto is_of_name = [](char c) { return base::is_letter_or("_.-", c); };
   const auto* const end = std::find_if_not(text.begin() + 1, text.end(), is_of_name);
   if (end == text.end() || *end != '}') return {};
   return text.substr(1, static_cast<std::size_t>(end - text.begin()) - 1);
