@@ -102,12 +102,8 @@ std::string_view host_name(std::string_view authority, std::string& buffer) {
 std::optional<std::string_view> find_query(std::string_view query, std::string_view name,
                                            Buffers& buffers) {
   while (!query.empty()) {
-    const std::size_t end = std::min(query.find('&'), query.size());
-    const std::string_view pair = query.substr(0, end);
-    query.remove_prefix(std::min(end + 1, query.size()));
-    const std::size_t equals = std::min(pair.find('='), pair.size());
-    if (pair.empty() || !decodes_to(pair.substr(0, equals), name)) continue;
-    std::string_view encoded = pair.substr(std::min(equals + 1, pair.size()));
+    std::string_view encoded = take_until(query, '&');
+    if (encoded.empty() || !decodes_to(take_until(encoded, '='), name)) continue;
     if (encoded.find_first_of("%+") == encoded.npos) return encoded;
     std::string& decoded = buffers.next();
     while (!encoded.empty()) decoded.push_back(take_query_byte(encoded));

@@ -325,7 +325,7 @@ bool DecideLine::set_algorithm(const JsonValue& value, JsonProblem& problem) {
   const auto algorithm = algorithm_from(value.text);
   if (!algorithm) {
     return problem.is(base::in_quotes(value.text) + " is unknown",
-                      "expected " + core::list_of(core::kAllAlgorithmNames, "or"));
+                      "expected " + base::joined(core::kAllAlgorithmNames, " or "));
   }
   spec.algorithm = *algorithm;
   return true;
@@ -345,7 +345,7 @@ bool DecideLine::set_option(const JsonValue& value, JsonProblem& problem) {
     const auto found = std::find(option.words.begin(), option.words.end(), value.text);
     if (found == option.words.end()) {
       return problem.is(base::in_quotes(value.text) + " is unknown",
-                        "expected " + core::list_of(option.words, "or"));
+                        "expected " + base::joined(option.words, " or "));
     }
     number = static_cast<std::uint64_t>(found - option.words.begin());
   }

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -80,10 +79,7 @@ std::string find_wrong_key(const std::string& key) {
 }
 
 std::string find_wrong_limit(const std::string& limit) {
-  std::uint32_t number = 0;
-  const char* const end = limit.data() + limit.size();
-  const auto read = std::from_chars(limit.data(), end, number);
-  if (read.ec == std::errc() && read.ptr == end && number > 0) return {};
+  if (base::read_number<std::uint32_t>(limit).value_or(0) > 0) return {};
   return base::in_quotes(limit) + " is no limit; expected a whole number from 1 to 4294967295";
 }
 

@@ -441,10 +441,8 @@ std::string body_of(const KeyFlags& flags) {
   }
   json.end_object();
   for (const std::string& text : flags.numbers) {
-    for (std::size_t at = 0; at <= text.size();) {
-      const std::size_t end = std::min(text.find(',', at), text.size());
-      write_number(text.substr(at, end - at), json);
-      at = end + 1;
+    for (const std::string_view one : base::split(text, ',')) {
+      write_number(std::string(one), json);
     }
   }
   if (!flags.plan.empty()) json.member("plan", flags.plan);

@@ -355,17 +355,13 @@ std::string column_text(std::string_view column, const LedgerLine& line,
 Columns columns_of(std::string_view by) {
   const Columns names{"key", "rule", "limit", "day", "month"};
   Columns columns;
-  for (bool more = true; more;) {
-    const std::size_t comma = by.find(',');
-    const std::string_view name = by.substr(0, comma);
+  for (const std::string_view name : base::split(by, ',')) {
     if (std::ranges::find(names, name) == names.end()) {
       throw Failed("--by has " + rules::in_quotes(name) + "; expected " + rules::either(names) +
                        ", separated by commas" + rules::did_you_mean(name, names),
                    kUsage);
     }
     columns.push_back(name);
-    more = comma != by.npos;
-    if (more) by.remove_prefix(comma + 1);
   }
   return columns;
 }

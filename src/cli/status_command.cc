@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/civil_time.h"
+#include "base/quoted.h"
 #include "cli/admin_client.h"
 #include "cli/command.h"
 #include "cli/rule_differences.h"
@@ -159,9 +160,7 @@ void print_full_store(AdminClient& client, std::ostream& out) {
 CountsByLimit read_counts(std::string_view metrics) {
   CountsByLimit counts;
   while (!metrics.empty()) {
-    const std::size_t end = std::min(metrics.find('\n'), metrics.size() - 1);
-    const std::string_view line = metrics.substr(0, end);
-    metrics.remove_prefix(end + 1);
+    const std::string_view line = base::take_until(metrics, '\n');
     const std::size_t brace = std::min(line.find('{'), line.size());
     const std::string_view name = line.substr(0, brace);
     const bool counts_decisions =

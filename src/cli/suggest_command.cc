@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/quoted.h"
 #include "cli/command.h"
 #include "cli/log_flags.h"
 #include "core/period.h"
@@ -153,12 +154,8 @@ void set_requests(const SuggestFlags& arguments, replay::SuggestOptions& options
   options.rate = arguments.rate;
   options.match = conditions_of("--match", arguments.match, arguments.input.fields);
   options.exclude = conditions_of("--exclude", arguments.exclude, arguments.input.fields);
-  std::string_view rest = arguments.periods;
-  for (bool more = true; more;) {
-    const std::size_t comma = rest.find(',');
-    const std::string text(rest.substr(0, comma));
-    more = comma != rest.npos;
-    if (more) rest.remove_prefix(comma + 1);
+  for (const std::string_view one : base::split(arguments.periods, ',')) {
+    const std::string text(one);
     const auto period = core::parse_period(text);
     if (!period) throw wrong_argument("--per " + text + ": " + period.error());
     if (*period < std::chrono::milliseconds{1} || *period > std::chrono::days{31}) {

@@ -1,6 +1,7 @@
 // A limit is a value of 56 bytes that contains its ratio in lowest terms, so that no decision needs
 // a division to find it.
 #include "core/limit.h"
+#include "base/quoted.h"
 
 #include <algorithm>
 #include <stdexcept>
@@ -32,19 +33,6 @@ void set_enum(std::optional<Enum>& field, std::optional<std::uint64_t> value) no
 }
 
 }  // namespace
-
-std::string list_of(std::span<const std::string_view> names, std::string_view conjunction) {
-  std::string list;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    if (i > 0 && i + 1 == names.size() && !conjunction.empty()) {
-      list.append(" ").append(conjunction).append(" ");
-    } else if (i > 0) {
-      list += ", ";
-    }
-    list += names[i];
-  }
-  return list;
-}
 
 std::vector<std::string_view> algorithms_with(LimitOption option) {
   std::vector<std::string_view> names;
@@ -171,7 +159,7 @@ static_assert(is_in_order(), "kAlgorithms must be indexed by Algorithm");
 std::string does_not_apply(std::string_view name, const LimitSpec& spec,
                            std::span<const std::string_view> algorithms) {
   return std::string(name) + " does not apply to " + std::string(to_string(spec.algorithm)) +
-         "; it applies to " + core::list_of(algorithms, "and");
+         "; it applies to " + base::joined(algorithms, " and ");
 }
 
 std::string does_not_apply(LimitOption option, const LimitSpec& spec) {

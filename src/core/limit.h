@@ -112,9 +112,6 @@ inline constexpr auto kAlgorithmNames = [] {
   return names;
 }();
 
-// Joins names: "a, b, c", or "a, b or c" with the conjunction "or".
-std::string list_of(std::span<const std::string_view> names, std::string_view conjunction = {});
-
 // Returns the names of the algorithms that an option applies to.
 std::vector<std::string_view> algorithms_with(LimitOption option);
 

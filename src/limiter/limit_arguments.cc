@@ -224,8 +224,8 @@ class LimitParser {
       out = i;
       if (same_word(value, option.words[i])) return true;
     }
-    return fail(upper(option.name) + ": there is no " + base::in_quotes(value) + "; expected " +
-                core::list_of(option.words, "or"));
+    return fail(base::upper_case(option.name) + ": there is no " + base::in_quotes(value) +
+                "; expected " + base::joined(option.words, " or "));
   }
 
   // Returns the milliseconds of a time, which Limit::make() checks.
@@ -247,7 +247,7 @@ class LimitParser {
     if (!required.empty() && required != own.back()) own.push_back(required);
     if (verb_.has_id() && required != "ID") own.emplace_back("ID");
     return fail("there is no option " + base::in_quotes(name) + "; expected " + names + ", ZONE, " +
-                core::list_of(own, "or"));
+                base::joined(own, " or "));
   }
 
   bool read_option(std::string_view name, std::string_view value) {
@@ -337,7 +337,7 @@ class LimitParser {
     const auto algorithm = algorithm_from(words[0]);
     if (!algorithm) {
       fail("algorithm: there is no " + base::in_quotes(words[0]) + "; expected " +
-           core::list_of(core::kAllAlgorithmNames, "or"));
+           base::joined(core::kAllAlgorithmNames, " or "));
       return std::nullopt;
     }
     spec_.algorithm = *algorithm;

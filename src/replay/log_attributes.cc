@@ -87,10 +87,10 @@ std::string lack_text(const KeyPart& part, std::uint64_t requests, bool is_shado
   const std::vector<std::string_view> names(part.names.begin(), part.names.end());
   const auto end = names.begin() + static_cast<std::ptrdiff_t>(part.absent);
   const bool has_fallback = end != names.end();
-  std::string text = "no request has " + rules::either({names.begin(), end}) + "; ";
+  std::string text = "no request has " + rules::either(std::span(names.begin(), end)) + "; ";
   text += requests == 1 ? "the only one" : "all " + grouped(requests);
   text += is_shadow && !has_fallback ? " would be " : requests == 1 ? " was " : " were ";
-  text += has_fallback ? "counted by " + rules::either({end, names.end()})
+  text += has_fallback ? "counted by " + rules::either(std::span(end, names.end()))
                        : "denied by 'on_missing: deny'";
   return text;
 }

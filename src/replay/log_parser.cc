@@ -662,11 +662,9 @@ LogFormat detect_format(std::string_view text, const FieldMap& map) {
   std::array<int, kNames.size()> found{};
   std::string_view rest = text;
   for (int i = 0; i < kLines && !rest.empty(); ++i) {
-    const std::size_t end = std::min(rest.find('\n'), rest.size());
-    if (const auto format = format_of_line(rest.substr(0, end))) {
+    if (const auto format = format_of_line(base::take_until(rest, '\n'))) {
       ++found[static_cast<std::size_t>(*format)];
     }
-    rest.remove_prefix(std::min(end + 1, rest.size()));
   }
   const auto* const most = std::max_element(found.begin(), found.end());
   if (*most > 0) return static_cast<LogFormat>(most - found.begin());

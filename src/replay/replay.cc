@@ -1,5 +1,6 @@
 #define XXH_INLINE_ALL
 #include "replay/replay.h"
+#include "base/quoted.h"
 
 #include <xxhash.h>
 
@@ -148,14 +149,10 @@ namespace {
 std::vector<std::string> attributes_of_cost(std::string_view cost) {
   std::vector<std::string> names;
   for (std::size_t at = cost.find('{'); at != cost.npos; at = cost.find('{', at)) {
-    std::string_view part = cost.substr(at + 1, cost.find('}', at) - at - 1);
+    const std::string_view part = cost.substr(at + 1, cost.find('}', at) - at - 1);
     at += part.size();
-    for (bool more = true; more;) {
-      const std::size_t end = part.find('|');
-      const std::string_view name = part.substr(0, end);
+    for (const std::string_view name : base::split(part, '|')) {
       if (name.find_first_not_of("0123456789") != name.npos) names.emplace_back(name);
-      more = end != part.npos;
-      if (more) part.remove_prefix(end + 1);
     }
   }
   return names;

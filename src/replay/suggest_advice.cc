@@ -120,10 +120,8 @@ bool is_admin_page(std::string_view path) {
   return last_part() == "admin" || last_part() == "administrator";
 }
 
-std::string joined(const std::vector<std::string>& items) {
-  std::string text;
-  for (const std::string& item : items) text += (text.empty() ? "" : ", ") + item;
-  return "[" + text + "]";
+std::string listed(const std::vector<std::string>& items) {
+  return "[" + base::joined(items) + "]";
 }
 
 }  // namespace
@@ -275,7 +273,7 @@ std::string MatchMap::text() const {
   const auto text_of = [](const Patterns& all) {
     std::string text;
     for (const auto& [attribute, patterns] : all) {
-      text += (text.empty() ? "" : ", ") + attribute + ": " + joined(patterns);
+      text += (text.empty() ? "" : ", ") + attribute + ": " + listed(patterns);
     }
     return text;
   };

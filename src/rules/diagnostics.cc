@@ -97,15 +97,6 @@ std::vector<RuleError> Diagnostics::take() {
   return std::exchange(found_, {});
 }
 
-std::string either(const std::vector<std::string_view>& names) {
-  std::string out;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    if (i > 0) out += i + 1 == names.size() ? " or " : ", ";
-    out += names[i];
-  }
-  return out;
-}
-
 std::string full_name(std::string_view rule, std::string_view limit) {
   const std::string of_rule = std::string(rule) + "/";
   return limit.starts_with(of_rule) ? std::string(limit) : of_rule + std::string(limit);

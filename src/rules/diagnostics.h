@@ -56,7 +56,10 @@ struct Place {
 std::string full_name(std::string_view rule, std::string_view limit);
 
 // Joins the names: "a, b or c".
-std::string either(const std::vector<std::string_view>& names);
+template <typename Names>
+std::string either(const Names& names) {
+  return base::joined(names, " or ");
+}
 
 // Returns "; did you mean 'limit'?" if one of the names is similar to `mistaken`, else "".
 std::string did_you_mean(std::string_view mistaken, const std::vector<std::string_view>& names);

@@ -72,10 +72,10 @@ TEST(Diagnostics, CountsTheErrorsPastItsBound) {
 }
 
 TEST(Either, JoinsNamesWithCommasAndOr) {
-  EXPECT_EQ(either({}), "");
-  EXPECT_EQ(either({"a"}), "a");
-  EXPECT_EQ(either({"a", "b"}), "a or b");
-  EXPECT_EQ(either({"a", "b", "c"}), "a, b or c");
+  EXPECT_EQ(either(std::vector<std::string_view>{}), "");
+  EXPECT_EQ(either(std::vector<std::string_view>{"a"}), "a");
+  EXPECT_EQ(either(std::vector<std::string_view>{"a", "b"}), "a or b");
+  EXPECT_EQ(either(std::vector<std::string_view>{"a", "b", "c"}), "a, b or c");
 }
 
 TEST(FullName, HasTheRuleOnce) {

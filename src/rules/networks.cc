@@ -1,7 +1,5 @@
 #include "rules/networks.h"
 
-#include <charconv>
-
 #include "base/ip_address.h"
 #include "rules/diagnostics.h"
 
@@ -16,24 +14,22 @@ Expected<std::optional<Network>> parse_network(std::string_view text) {
   const auto whole = base::network_of(written, {});
   const bool has_v4 = is_v4(*address);
   const std::uint8_t most = has_v4 ? 32 : 128;
-  std::uint8_t bits = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data() + slash + 1, end, bits);
+  const auto bits = base::read_number<std::uint8_t>(text.substr(slash + 1));
   // IPv4-mapped IPv6 addresses are IPv4 addresses here, so their networks are IPv4, too.
   const bool is_mapped = has_v4 && written.find(':') != written.npos;
-  if (error != std::errc() || rest != end || bits > most || is_mapped) {
+  if (!bits || *bits > most || is_mapped) {
     return Unexpected{"the network " + in_quotes(text) + " is wrong; expected '" +
                       std::string(whole->view()) + "/' and a number from 0 to " +
                       std::to_string(most)};
   }
-  const auto bits_of = has_v4 ? base::PrefixBits{.v4 = bits} : base::PrefixBits{.v6 = bits};
+  const auto bits_of = has_v4 ? base::PrefixBits{.v4 = *bits} : base::PrefixBits{.v6 = *bits};
   const auto network = base::network_of(written, bits_of);
   const std::string_view first = network->view().substr(0, network->view().find('/'));
   if (first != whole->view()) {
     return Unexpected{"the network " + in_quotes(text) + " has bits after its prefix; expected '" +
                       std::string(network->view()) + "'"};
   }
-  const unsigned all = has_v4 ? bits + base::IpAddress::kMappedBits : bits;
+  const unsigned all = has_v4 ? *bits + base::IpAddress::kMappedBits : *bits;
   return std::optional(Network{*address, *address | base::IpAddress::after(all)});
 }
 

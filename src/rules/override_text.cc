@@ -62,7 +62,7 @@ std::string why_no_plan(const Rule& rule, const RuleLimit& limit, const Override
     return in_rule + " has no plans; expected 'limit', 'blocked' or 'unlimited'";
   if (!rules::find_plan(rule, given.plan)) {
     return "there is no plan " + in_quotes(given.plan) +
-           "; expected one of: " + rules::either({rule.plans.begin(), rule.plans.end()});
+           "; expected one of: " + rules::either(rule.plans);
   }
   if (!limit.by_plan.empty()) return {};
   return "no plan has numbers for the limit " + in_quotes(limit.name) +
@@ -316,13 +316,11 @@ std::string period_of(const Override& given) {
 Expected<Override> parse_override(std::string_view text) {
   Override given;
   for (bool is_first = true; is_first || !text.empty(); is_first = false) {
-    const std::string_view word = text.substr(0, text.find(' '));
-    text.remove_prefix(std::min(word.size() + 1, text.size()));
-    const std::size_t equals = std::min(word.find('='), word.size());
-    const std::string_view name = word.substr(0, equals);
+    const std::string_view word = base::take_until(text, ' ');
+    std::string_view value = word;
+    const std::string_view name = base::take_until(value, '=');
     const bool is_kind =
         name == "limit" || name == "plan" || name == "blocked" || name == "unlimited";
-    const std::string_view value = word.substr(std::min(equals + 1, word.size()));
     if (is_kind != is_first || !read_word(name, value, given)) {
       return Unexpected{in_quotes(word) + " is not a part of an override; " + std::string(kWords)};
     }

@@ -111,9 +111,7 @@ std::string joined(const Node& list) {
   for (const Node* item : list.items) texts.push_back(item->text);
   std::ranges::sort(texts);
   texts.erase(std::unique(texts.begin(), texts.end()), texts.end());
-  std::string out;
-  for (const std::string_view text : texts) out.append(out.empty() ? "" : ", ").append(text);
-  return out;
+  return base::joined(texts);
 }
 
 // Adds the values under a node. Keys without a row, such as attributes, are their own names.
@@ -471,9 +469,9 @@ EditError unknown_limit(const Node* limits, std::string_view rule, const std::st
     }
   }
   const std::string what = "rule " + in_quotes(rule) + " has no limit " + in_quotes(name);
-  return {EditError::Unknown::kPart, what + "; expected " +
-                                         (names.empty() ? "no 'limits', the rule has none"
-                                                        : either({names.begin(), names.end()}))};
+  return {
+      EditError::Unknown::kPart,
+      what + "; expected " + (names.empty() ? "no 'limits', the rule has none" : either(names))};
 }
 
 EditError no_place(std::string_view key, std::string_view of) {
@@ -518,7 +516,7 @@ std::optional<EditError> change_plan_price(Editor& editor, Node& numbers, std::s
                     "=" + change.value + " for the price of the file");
     return EditError{EditError::Unknown::kPart, std::string(of) + " has no price " +
                                                     in_quotes(name) + " of its own; expected " +
-                                                    either({known.begin(), known.end()})};
+                                                    either(known)};
   }
   Node& own = editor.own(editor.own(numbers, "prices"), model);
   if (editor.set(own, price, change.value, price)) return std::nullopt;
@@ -764,8 +762,8 @@ Expected<RuleEdit, EditError> edit_shared(std::span<const RuleText> files, const
   }
   if (done) return *std::move(done);
   const std::string expected =
-      "; expected " + (known.empty() ? "'" + std::string(kind.key) + "' in the rules"
-                                     : either({known.begin(), known.end()}));
+      "; expected " +
+      (known.empty() ? "'" + std::string(kind.key) + "' in the rules" : either(known));
   using Unknown = EditError::Unknown;
   const std::string of_rule = kind.key == kSharedPrices.key
                                   ? ""

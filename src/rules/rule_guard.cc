@@ -21,11 +21,7 @@ using detail::RuleNeeds;
 
 std::string double_quoted(std::string_view text) { return '"' + std::string(text) + '"'; }
 
-std::string listed(const auto& names) {
-  std::string out;
-  for (const auto& name : names) out.append(out.empty() ? "" : ", ").append(name);
-  return out.empty() ? "none" : out;
-}
+std::string listed(const auto& names) { return names.empty() ? "none" : base::joined(names); }
 
 // Whether the key of a limit, and its cost unless the guard gives it, find all their attributes.
 bool has_attributes(const rules::CompiledLimit& limit, bool has_cost,

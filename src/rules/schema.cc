@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/json_writer.h"
+#include "base/quoted.h"
 #include "core/calendar.h"
 #include "core/limit.h"
 #include "core/period.h"
@@ -26,7 +27,7 @@ using base::json_string;
 // Names the algorithms that a key applies to; empty if it applies to all.
 std::string only_for(const Key& key) {
   if (!key.only_for) return {};
-  return " Only for " + core::list_of(core::algorithms_with(*key.only_for), "and") + ".";
+  return " Only for " + base::joined(core::algorithms_with(*key.only_for), " and ") + ".";
 }
 
 // Writes JSON, indented by two spaces per level.
@@ -705,8 +706,7 @@ std::string integer_expectation(const Key& key) {
 }
 
 std::string period_expectation(const Key& key) {
-  const std::string words =
-      key.values.empty() ? "" : ", or " + either({key.values.begin(), key.values.end()});
+  const std::string words = key.values.empty() ? "" : ", or " + either(key.values);
   if (key.most == 0) return "a whole number and its unit (ms, s, m, h or d), such as 60s" + words;
   return "a period from " + core::format_period(milliseconds(key.least)) + " to " +
          core::format_period(milliseconds(key.most)) + words;
@@ -726,7 +726,7 @@ std::string expectation(const Key& key) {
     case Type::kTexts: return text_expectation(key) + ", or a list of texts";
     case Type::kInteger: return integer_expectation(key);
     case Type::kFlag: return "true or false";
-    case Type::kChoice: return either({key.values.begin(), key.values.end()});
+    case Type::kChoice: return either(key.values);
     case Type::kPeriod: return period_expectation(key);
     case Type::kPercent: return "a whole percentage from 1% to 100%, such as 80%";
     case Type::kShare: return "a number from 0 to 1, such as 0.01";

@@ -12,12 +12,6 @@
 namespace sluice::server {
 namespace {
 
-std::string joined(const auto& names, std::string_view separator) {
-  std::string out;
-  for (const auto& name : names) out.append(out.empty() ? "" : separator).append(name);
-  return out;
-}
-
 // Returns "header.x-user-id or ip" for each part of the key that has a value of neither.
 std::vector<std::string> missing_of(const rules::KeyTemplate& key,
                                     const rules::AttributeTable& table,
@@ -31,14 +25,14 @@ std::vector<std::string> missing_of(const rules::KeyTemplate& key,
       has_value = has_value || (value && !value->empty());
       names.push_back(table.names()[attribute]);
     }
-    if (!has_value) missing.push_back(joined(names, " or "));
+    if (!has_value) missing.push_back(base::joined(names, " or ", " or "));
   }
   return missing;
 }
 
 }  // namespace
 
-std::string RuleCounter::missing_names() const { return joined(missing, ", "); }
+std::string RuleCounter::missing_names() const { return base::joined(missing); }
 
 Charge RuleCounter::charge(std::uint64_t cost) const {
   return {.key = key,

@@ -28,11 +28,7 @@ Expected<WrittenRequest> WrittenRequest::read(const std::vector<std::string>& wo
   if (words.size() == 1) {
     parts.clear();
     std::string_view rest = words.front();
-    while (!rest.empty()) {
-      const std::size_t end = std::min(rest.find(' '), rest.size());
-      parts.emplace_back(rest.substr(0, end));
-      rest.remove_prefix(std::min(end + 1, rest.size()));
-    }
+    while (!rest.empty()) parts.emplace_back(base::take_until(rest, ' '));
   }
   for (const std::string& word : parts) {
     if (word.empty()) continue;

@@ -366,8 +366,7 @@ std::string find_unknown(const Call& call) {
   }
   std::string_view query = call.query;
   while (!query.empty()) {
-    const std::string_view pair = query.substr(0, query.find('&'));
-    query.remove_prefix(std::min(pair.size() + 1, query.size()));
+    const std::string_view pair = base::take_until(query, '&');
     const auto is_of = [&](std::string_view name) {
       Buffers buffers;
       return base::find_query(pair, name, buffers).has_value();
@@ -383,10 +382,8 @@ std::string find_unknown(const Call& call) {
 }
 
 std::optional<std::uint64_t> number_from(std::string_view text, const Parameter& parameter) {
-  std::uint64_t number = 0;
-  const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool is_number = read.ec == std::errc() && read.ptr == text.data() + text.size();
-  if (!is_number || number < parameter.least || number > parameter.most) return std::nullopt;
+  const auto number = base::read_number<std::uint64_t>(text);
+  if (!number || *number < parameter.least || *number > parameter.most) return std::nullopt;
   return number;
 }
 
@@ -439,11 +436,7 @@ std::string list_of_paths() {
     }
     if (paths.empty() || paths.back() != path) paths.push_back(std::move(path));
   }
-  std::string list;
-  for (const std::string& path : paths) {
-    list.append(list.empty() ? "" : &path == &paths.back() ? " or " : ", ").append(path);
-  }
-  return list;
+  return rules::either(paths);
 }
 
 }  // namespace
@@ -539,8 +532,7 @@ std::nullopt_t refuse(const Call& call, int status, std::string_view detail) {
 std::vector<std::string_view> lines_of(std::string_view body) {
   std::vector<std::string_view> lines;
   while (!body.empty()) {
-    lines.push_back(body.substr(0, body.find('\n')));
-    body.remove_prefix(std::min(lines.back().size() + 1, body.size()));
+    lines.push_back(base::take_until(body, '\n'));
     if (lines.back().ends_with('\r')) lines.back().remove_suffix(1);
   }
   return lines;

@@ -42,9 +42,7 @@ bool names_rules(std::string_view list, const ActiveRules& rules) {
   const std::string tag = tag_of(rules);
   const std::string version = std::to_string(rules.version);
   while (!list.empty()) {
-    const std::size_t end = std::min(list.find(','), list.size());
-    std::string_view one = trimmed(list.substr(0, end));
-    list.remove_prefix(std::min(end + 1, list.size()));
+    std::string_view one = trimmed(base::take_until(list, ','));
     if (one.size() > 1 && one.starts_with('"') && one.ends_with('"')) {
       one = one.substr(1, one.size() - 2);
     }

@@ -1,8 +1,8 @@
 // The shares of servers in Redis.
 
-#include <charconv>
 #include <utility>
 
+#include "base/quoted.h"
 #include "server/api/quota/quota_server.h"
 #include "server/net/fiber.h"
 #include "stores/redis/client/command.h"
@@ -59,16 +59,10 @@ constexpr redis::Script kShare{"quota_share", kShareText,
 
 // Reads "PART FAIR MOST".
 std::optional<QuotaShare> read_share(std::string_view text) {
-  QuotaShare share;
-  const char* const end = text.data() + text.size();
-  const char* at = text.data();
-  for (std::uint64_t* const number : {&share.part, &share.fair, &share.most}) {
-    if (number != &share.part && (at == end || *at++ != ' ')) return std::nullopt;
-    const auto read = std::from_chars(at, end, *number);
-    if (read.ec != std::errc()) return std::nullopt;
-    at = read.ptr;
-  }
-  return at == end ? std::optional(share) : std::nullopt;
+  const auto part = base::read_number<std::uint64_t>(base::take_until(text, ' '));
+  const auto fair = base::read_number<std::uint64_t>(base::take_until(text, ' '));
+  const auto most = base::read_number<std::uint64_t>(text);
+  return part && fair && most ? std::optional(QuotaShare{*part, *fair, *most}) : std::nullopt;
 }
 
 }  // namespace

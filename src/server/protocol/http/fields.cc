@@ -99,9 +99,7 @@ std::optional<std::string_view> find_cookie(std::span<const http::Field> fields,
     if (!has_name(field, "cookie")) continue;
     std::string_view rest = field.value;
     while (!rest.empty()) {
-      const std::size_t end = std::min(rest.find(';'), rest.size());
-      const std::string_view pair = rest.substr(0, end);
-      rest.remove_prefix(std::min(end + 1, rest.size()));
+      const std::string_view pair = base::take_until(rest, ';');
       const std::size_t equals = pair.find('=');
       if (equals == pair.npos || trimmed(pair.substr(0, equals)) != name) continue;
       return trimmed(pair.substr(equals + 1));

@@ -8,17 +8,14 @@
 #include <vector>
 
 #include "base/json_writer.h"
+#include "base/quoted.h"
 
 namespace sluice::server::http {
 
 // Returns the words of a list, which spaces separate.
 inline std::vector<std::string_view> words_of(std::string_view list) {
   std::vector<std::string_view> words;
-  while (!list.empty()) {
-    const std::size_t end = std::min(list.find(' '), list.size());
-    words.push_back(list.substr(0, end));
-    list.remove_prefix(std::min(end + 1, list.size()));
-  }
+  while (!list.empty()) words.push_back(base::take_until(list, ' '));
   return words;
 }
 inline bool has_word(std::string_view list, std::string_view word) {
