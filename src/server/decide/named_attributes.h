@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "sluice/attributes.h"
@@ -34,6 +35,18 @@ class NamedAttributes final : public AttributeSource {
     std::optional<std::string_view> value;
   };
   std::vector<Value> values_;
+};
+
+// The attributes of one request by a function, which finds one by its name.
+template <typename Find>
+class AttributesBy final : public AttributeSource {
+ public:
+  explicit AttributesBy(Find find) : find_(std::move(find)) {}
+
+  std::optional<std::string_view> find(std::string_view name) const override { return find_(name); }
+
+ private:
+  const Find find_;
 };
 
 }  // namespace sluice::server

@@ -17,7 +17,6 @@
 namespace sluice::server::pages {
 namespace {
 
-using base::in_quotes;
 using insight::TopKeysQuery;
 
 // Returns nothing after answering that there is no such rule or limit.

@@ -17,6 +17,7 @@
 #include "rules/override_text.h"
 #include "server/api/admin/pages.h"
 #include "server/api/admin/rule_selection.h"
+#include "server/decide/named_attributes.h"
 
 namespace sluice::server::pages {
 namespace {
@@ -403,7 +404,10 @@ void remove(const Call& call, const std::string& counter) {
 std::optional<std::string> counter_in(const Call& call) {
   GivenOverride any{.given = {.kind = Override::Kind::kBlocked}};
   if (!read_path(call, any)) return std::nullopt;
-  return name_it(call, any, QueryAttributes(call.query));
+  Buffers buffers;
+  return name_it(call, any, AttributesBy([&](std::string_view name) {
+                   return find_attribute(call.query, name, buffers);
+                 }));
 }
 
 // Whether the counter is of a rule with this name, in any domain.

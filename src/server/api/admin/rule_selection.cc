@@ -1,16 +1,26 @@
 #include "server/api/admin/rule_selection.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <utility>
 
 #include "base/quoted.h"
 #include "base/request_target.h"
+#include "server/decide/named_attributes.h"
 #include "server/protocol/http/fields.h"
 
 namespace sluice::server::pages {
 
 using base::in_quotes;
+
+std::optional<std::string_view> find_attribute(std::string_view query, std::string_view name,
+                                               Buffers& buffers) {
+  const auto value = base::find_query(query, "attribute." + std::string(name), buffers);
+  constexpr std::array<std::string_view, 4> kOwn = {"rule", "limit", "for", "until"};
+  if (value || std::find(kOwn.begin(), kOwn.end(), name) != kOwn.end()) return value;
+  return base::find_query(query, name, buffers);
+}
 
 std::optional<Selection> Selection::of(const Call& call) {
   Selection chosen{call.admin.rules.current()};
@@ -33,8 +43,10 @@ bool Selection::find_counters(const Call& call) {
   const auto has = [&](const RuleLimit& limit) { return limit.name == name; };
   if (std::none_of(rule_->limits.begin(), rule_->limits.end(), has))
     name = rule_->name + "/" + name;
-  for (RuleCounter& counter :
-       counters_of(rules_, *rule_, QueryAttributes(call.query), call.overrides())) {
+  Buffers buffers;
+  const AttributesBy attributes(
+      [&](std::string_view attribute) { return find_attribute(call.query, attribute, buffers); });
+  for (RuleCounter& counter : counters_of(rules_, *rule_, attributes, call.overrides())) {
     if (!limit_ || is_all() || counter.limit->name == name) {
       counters_.push_back(std::move(counter));
     }

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -14,29 +13,12 @@
 #include "server/decide/rule_counters.h"
 #include "sluice/attributes.h"
 
-namespace sluice::server {
-
-// The attributes in a query: NAME=VALUE, or attribute.NAME=VALUE if the name is one of the query's
-// own parameters.
-class QueryAttributes final : public AttributeSource {
- public:
-  explicit QueryAttributes(std::string_view query) : query_(query) {}
-
-  std::optional<std::string_view> find(std::string_view name) const override {
-    const auto value = base::find_query(query_, "attribute." + std::string(name), buffers_);
-    constexpr std::array<std::string_view, 4> kOwn = {"rule", "limit", "for", "until"};
-    if (value || std::find(kOwn.begin(), kOwn.end(), name) != kOwn.end()) return value;
-    return base::find_query(query_, name, buffers_);
-  }
-
- private:
-  std::string_view query_;
-  mutable Buffers buffers_;
-};
-
-}  // namespace sluice::server
-
 namespace sluice::server::pages {
+
+// Returns an attribute in a query: NAME=VALUE, or attribute.NAME=VALUE if the name is one of the
+// query's own parameters.
+std::optional<std::string_view> find_attribute(std::string_view query, std::string_view name,
+                                               Buffers& buffers);
 
 // The subject of a request for counters: ?rule=NAME, the attributes of a request, and perhaps
 // limit=NAME. The rule, the counters of its limits, and which of them are wanted.

@@ -8,6 +8,7 @@
 
 #include "base/request_target.h"
 #include "rules/cost_template.h"
+#include "server/decide/named_attributes.h"
 #include "server/decide/rejection.h"
 #include "server/protocol/http/access.h"
 #include "server/protocol/http/fields.h"
@@ -125,30 +126,22 @@ constexpr std::string_view kWrongReport =
     "else";
 constexpr std::string_view kStatusIs = "status=";
 
-// The response that a gateway reports.
-class ReportedFields final : public AttributeSource {
- public:
-  ReportedFields(std::string_view status, std::span<const http::Field> fields)
-      : status_(status), fields_(fields) {}
-
-  std::optional<std::string_view> find(std::string_view name) const override {
-    constexpr std::string_view kHeader = "header.", kPrefix = "x-sluice-response-";
-    if (name == "status") return status_;
-    if (!name.starts_with(kHeader)) return std::nullopt;
-    name.remove_prefix(kHeader.size());
-    for (const http::Field& field : fields_) {
-      if (field.name.size() != kPrefix.size() + name.size()) continue;
-      const http::Field prefix{field.name.substr(0, kPrefix.size()), {}};
-      const http::Field rest{field.name.substr(kPrefix.size()), {}};
-      if (has_name(prefix, kPrefix) && has_name(rest, name)) return field.value;
-    }
-    return std::nullopt;
+// Returns an attribute of the response that a gateway reports.
+std::optional<std::string_view> find_reported(std::string_view status,
+                                              std::span<const http::Field> fields,
+                                              std::string_view name) {
+  constexpr std::string_view kHeader = "header.", kPrefix = "x-sluice-response-";
+  if (name == "status") return status;
+  if (!name.starts_with(kHeader)) return std::nullopt;
+  name.remove_prefix(kHeader.size());
+  for (const http::Field& field : fields) {
+    if (field.name.size() != kPrefix.size() + name.size()) continue;
+    const http::Field prefix{field.name.substr(0, kPrefix.size()), {}};
+    const http::Field rest{field.name.substr(kPrefix.size()), {}};
+    if (has_name(prefix, kPrefix) && has_name(rest, name)) return field.value;
   }
-
- private:
-  std::string_view status_;
-  std::span<const http::Field> fields_;
-};
+  return std::nullopt;
+}
 
 // Returns the cost that the field gives, 1 without it, or nothing if the field is wrong. Gateways
 // forward the fields of clients, so only limits that ask for it have this cost.
@@ -205,9 +198,10 @@ void AuthEndpoint::report(const http::Request& request, http::Response& response
   status.remove_prefix(kStatusIs.size());
   const auto costs = read(request, response);
   if (!costs) return;
-  const ReportedFields fields(status, request.fields);
+  const AttributesBy reported(
+      [&](std::string_view name) { return find_reported(status, request.fields, name); });
   const RuleAnswer& answer =
-      *session_.decide({.attributes = attributes_, .costs = *costs, .response = &fields});
+      *session_.decide({.attributes = attributes_, .costs = *costs, .response = &reported});
   response.status = http_status(answer);
   if (!answer.decision.allowed()) put_rejection(answer, response);
 }

@@ -334,19 +334,6 @@ Action action_of(CheckKind kind, const CheckRequest& request) noexcept {
   }
 }
 
-// The response that a request reports.
-class ReportedResponse final : public AttributeSource {
- public:
-  explicit ReportedResponse(const CheckRequest& request) : request_(request) {}
-  std::optional<std::string_view> find(std::string_view name) const override {
-    if (name == "status" && request_.status) return request_.status;
-    return request_.response ? request_.response->find(name) : request_.attributes.find(name);
-  }
-
- private:
-  const CheckRequest& request_;
-};
-
 // A larger buffer is released.
 constexpr std::size_t kMostKept = std::size_t{64} << 10;
 
@@ -443,7 +430,10 @@ const RuleAnswer& CheckEndpoint::decide(CheckKind kind, const CheckRequest& requ
     return session_.acquire(request.attributes, costs, request.wait, *sleep_);
   }
   const RequestCosts actual(request.actual.value_or(1), request.actual_costs);
-  const ReportedResponse reported(request);
+  const AttributesBy reported([&](std::string_view name) {
+    if (name == "status" && request.status) return request.status;
+    return request.response ? request.response->find(name) : request.attributes.find(name);
+  });
   return *session_.decide({.attributes = request.attributes,
                            .costs = costs,
                            .action = action_of(kind, request),

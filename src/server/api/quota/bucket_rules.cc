@@ -10,26 +10,13 @@
 #include "rules/override_text.h"
 #include "rules/rule_set.h"
 #include "server/api/quota/quota_service.h"
+#include "server/decide/named_attributes.h"
 #include "sluice/attributes.h"
 #include "sluice/limiter.h"
 #include "sluice/rule_decider.h"
 
 namespace sluice::server {
 namespace {
-
-class BucketSource final : public AttributeSource {
- public:
-  explicit BucketSource(const BucketAttributes& all) : all_(all) {}
-  std::optional<std::string_view> find(std::string_view name) const override {
-    for (const auto& [key, value] : all_) {
-      if (key == name) return value;
-    }
-    return std::nullopt;
-  }
-
- private:
-  const BucketAttributes& all_;
-};
 
 bool can_be_assigned(const Limit& numbers, const RuleLimit& limit) noexcept {
   const Algorithm algorithm = numbers.algorithm();
@@ -73,7 +60,9 @@ const Charge* BucketResolver::charge_of(const LimitAnswer& limit) const noexcept
 
 BucketRules BucketResolver::resolve(const RuleSet& rules, std::string_view domain,
                                     const BucketAttributes& attributes) {
-  const BucketSource source(attributes);
+  NamedAttributes source;
+  for (const auto& [name, value] : attributes) source.add(name, value);
+  source.finish();
   if (domain == kCounterDomain) return resolve_counter(rules, source);
   charges_.clear();
   const RequestPart part{&source, {}};
