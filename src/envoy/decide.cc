@@ -60,7 +60,7 @@ const Answer& Request::decide(const Domain& domain, std::span<const Question> qu
   if (store_failed(decision.reason) || decision.reason == Reason::kInvalid) {
     fail(decision);
   } else {
-    answer_.overall = decision.allowed() ? Code::kOk : Code::kOverLimit;
+    answer_.is_over = !decision.allowed();
     fill_statuses();
   }
   return answer_;
@@ -73,7 +73,7 @@ void Request::begin() {
   batch_.clear();
   answer_.failure = Reason::kOk;
   answer_.message.clear();
-  answer_.overall = Code::kOk;
+  answer_.is_over = false;
   answer_.statuses.clear();
 }
 
@@ -211,7 +211,7 @@ void Request::fill_status(std::size_t index, Instant now) {
   const bool known = has_numbers(decision);
   const bool over = takes(named.mode) && !decision.allowed();
   Status& status = answer_.statuses[named.question];
-  status.code = over ? Code::kOverLimit : Code::kOk;
+  status.is_over = over;
   status.limit = named.limit;
   // No limit of these files has more than kMaxUnits.
   status.remaining = static_cast<std::uint32_t>(known  ? decision.remaining

@@ -29,12 +29,9 @@ struct Question {
   Unit unit = Unit::kUnknown;
 };
 
-// The numbers are those of RateLimitResponse.Code.
-enum class Code : std::uint8_t { kOk = 1, kOverLimit = 2 };
-
 // The answer to one descriptor of a request.
 struct Status {
-  Code code = Code::kOk;
+  bool is_over = false;  // RateLimitResponse.Code: OVER_LIMIT, else OK
   // The descriptor of the file that the entries match, even if it has no limit. Null if none
   // matches, if the request gives the limit, or if the limit is replaced.
   const Descriptor* descriptor = nullptr;
@@ -53,7 +50,7 @@ struct Answer {
   // if it does not fail.
   Reason failure = Reason::kOk;
   std::string message;
-  Code overall = Code::kOk;
+  bool is_over = false;
   std::vector<Status> statuses;  // one for each descriptor of the request
 };
 

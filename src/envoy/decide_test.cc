@@ -60,7 +60,7 @@ class DecideTest : public ::testing::Test {
     }
     return request_.decide(*config_.domains().front(), questions, consume_on_reject_);
   }
-  bool passes(const std::vector<Ask>& asks) { return decide(asks).overall == Code::kOk; }
+  bool passes(const std::vector<Ask>& asks) { return !decide(asks).is_over; }
   // Returns what remains of that descriptor's limit, without taking anything.
   std::uint64_t left(const std::vector<Entry>& entries) {
     return decide({{entries, 0}}).statuses[0].remaining;
@@ -88,9 +88,9 @@ TEST_F(DecideTest, FillsInTheStatusOfALimit) {
   use(kUserAndPath);
   const Answer& answer = decide({{{{"user", "anna"}}}});
   EXPECT_EQ(answer.failure, Reason::kOk);
-  EXPECT_EQ(answer.overall, Code::kOk);
+  EXPECT_FALSE(answer.is_over);
   const Status& status = answer.statuses.at(0);
-  EXPECT_EQ(status.code, Code::kOk);
+  EXPECT_FALSE(status.is_over);
   EXPECT_EQ(status.remaining, 2U);
   EXPECT_EQ(status.until_reset, 30s);
   EXPECT_EQ(status.limit->limit(), 3U);
@@ -112,11 +112,11 @@ descriptors:
     const std::string text = std::to_string(value);
     const std::vector<Entry> entries{{key, text}};
     const Question question{entries};
-    return request.decide(*config_.domains().front(), {&question, 1}, false).overall;
+    return request.decide(*config_.domains().front(), {&question, 1}, false).is_over;
   };
-  for (int i = 0; i < 50; ++i) EXPECT_EQ(ask("user", i), Code::kOk);
-  for (int i = 0; i < 10000; ++i) EXPECT_EQ(ask("path", i), Code::kOk);
-  for (int i = 0; i < 50; ++i) EXPECT_EQ(ask("user", i), Code::kOverLimit) << i;
+  for (int i = 0; i < 50; ++i) EXPECT_FALSE(ask("user", i));
+  for (int i = 0; i < 10000; ++i) EXPECT_FALSE(ask("path", i));
+  for (int i = 0; i < 50; ++i) EXPECT_TRUE(ask("user", i)) << i;
 }
 
 TEST_F(DecideTest, ReportsNoLimitIfNoneApplies) {
@@ -124,7 +124,7 @@ TEST_F(DecideTest, ReportsNoLimitIfNoneApplies) {
   const Answer& answer = decide({{{{"free", "x"}}}, {{{"unknown", "x"}}}, {{}}});
   ASSERT_EQ(answer.statuses.size(), 3U);
   for (const Status& status : answer.statuses) {
-    EXPECT_EQ(status.code, Code::kOk);
+    EXPECT_FALSE(status.is_over);
     EXPECT_FALSE(status.limit.has_value());
   }
   EXPECT_EQ(store_.asked, 0);
@@ -139,7 +139,7 @@ TEST_F(DecideTest, StartsANewWindowAtTheFullMinute) {
   EXPECT_EQ(decide({{{{"path", "/"}}}}).statuses[0].until_reset, 1s);
   clock_.advance(1us);
   const Answer& answer = decide({{{{"path", "/"}}}});
-  EXPECT_EQ(answer.overall, Code::kOk);
+  EXPECT_FALSE(answer.is_over);
   EXPECT_EQ(answer.statuses[0].until_reset, 60s);
 }
 
@@ -163,11 +163,11 @@ TEST_F(DecideTest, TakesNothingIfOneDescriptorIsOverItsLimit) {
   use(kUserAndPath);
   EXPECT_TRUE(passes({{{{"path", "/"}}, 2}}));
   const Answer& answer = decide({{{{"user", "anna"}}}, {{{"path", "/"}}}});
-  EXPECT_EQ(answer.overall, Code::kOverLimit);
-  EXPECT_EQ(answer.statuses[0].code, Code::kOk);
+  EXPECT_TRUE(answer.is_over);
+  EXPECT_FALSE(answer.statuses[0].is_over);
   EXPECT_EQ(answer.statuses[0].remaining, 3U);
   EXPECT_EQ(answer.statuses[0].until_reset, 30s);
-  EXPECT_EQ(answer.statuses[1].code, Code::kOverLimit);
+  EXPECT_TRUE(answer.statuses[1].is_over);
   EXPECT_EQ(left({{"user", "anna"}}), 3U);
 }
 
@@ -183,7 +183,7 @@ TEST_F(DecideTest, APeekTakesNothingAndIsNeverOverTheLimit) {
   use(kUserAndPath);
   EXPECT_TRUE(passes({{{{"path", "/"}}, 2}}));
   const Answer& answer = decide({{{{"path", "/"}}, 0}});
-  EXPECT_EQ(answer.overall, Code::kOk);
+  EXPECT_FALSE(answer.is_over);
   EXPECT_EQ(answer.statuses[0].remaining, 0U);
 }
 
@@ -208,7 +208,7 @@ TEST_F(DecideTest, GivesBackNegativeHits) {
   use(kUserAndPath);
   EXPECT_TRUE(passes({{{{"user", "a"}}, 3}}));
   const Answer& answer = decide({{{{"user", "a"}}, 2, true}});
-  EXPECT_EQ(answer.overall, Code::kOk);
+  EXPECT_FALSE(answer.is_over);
   EXPECT_EQ(answer.statuses[0].remaining, 2U);
   EXPECT_EQ(decide({{{{"user", "a"}}, UINT64_MAX, true}}).statuses[0].remaining, 3U);
 }
@@ -217,15 +217,15 @@ TEST_F(DecideTest, GivesNothingBackIfTheRequestIsDenied) {
   use(kUserAndPath);
   EXPECT_TRUE(passes({{{{"user", "a"}}, 3}, {{{"path", "/"}}, 2}}));
   const Answer& answer = decide({{{{"user", "a"}}, 2, true}, {{{"path", "/"}}}});
-  EXPECT_EQ(answer.overall, Code::kOverLimit);
-  EXPECT_EQ(answer.statuses[0].code, Code::kOk);
+  EXPECT_TRUE(answer.is_over);
+  EXPECT_FALSE(answer.statuses[0].is_over);
   EXPECT_EQ(answer.statuses[0].remaining, 0U);
 }
 
 TEST_F(DecideTest, BansWithALimitOfZero) {
   use("domain: d\ndescriptors: [ { key: k, rate_limit: { unit: minute, requests_per_unit: 0 } } ]");
   const Answer& answer = decide({{{{"k", ""}}}});
-  EXPECT_EQ(answer.overall, Code::kOverLimit);
+  EXPECT_TRUE(answer.is_over);
   EXPECT_EQ(answer.statuses[0].limit->limit(), 0U);
   EXPECT_EQ(answer.statuses[0].until_reset, 30s);
 }
@@ -233,7 +233,7 @@ TEST_F(DecideTest, BansWithALimitOfZero) {
 TEST_F(DecideTest, AllowsUnlimitedDescriptorsWithoutCounting) {
   use("domain: d\ndescriptors: [ { key: k, rate_limit: { unlimited: true } } ]");
   const Answer& answer = decide({{{{"k", ""}}, UINT64_MAX}});
-  EXPECT_EQ(answer.overall, Code::kOk);
+  EXPECT_FALSE(answer.is_over);
   EXPECT_TRUE(answer.statuses[0].unlimited);
   EXPECT_EQ(store_.asked, 0);
 }
@@ -248,7 +248,7 @@ descriptors:
 )");
   for (int i = 0; i < 3; ++i) {
     const Answer& answer = decide({{{{"read", ""}}}, {{{"big", ""}}}});
-    EXPECT_EQ(answer.overall, Code::kOk);
+    EXPECT_FALSE(answer.is_over);
     EXPECT_FALSE(answer.statuses[0].limit.has_value());
     EXPECT_TRUE(passes({{{{"free", ""}}}, {{{"read", ""}}}}));
   }
@@ -270,7 +270,7 @@ descriptors:
 )");
   EXPECT_FALSE(passes({{{{"a", ""}}}, {{{"b", ""}}}}));
   const Answer& answer = decide({{{{"a", ""}}}, {{{"c", ""}}}, {{{"b", ""}}}});
-  EXPECT_EQ(answer.overall, Code::kOk);
+  EXPECT_FALSE(answer.is_over);
   EXPECT_FALSE(answer.statuses[0].limit.has_value());
   EXPECT_EQ(answer.statuses[1].remaining, 8U);
   EXPECT_FALSE(answer.statuses[2].limit.has_value());
@@ -285,8 +285,8 @@ descriptors:
 )");
   EXPECT_TRUE(passes({{{{"trial", ""}}}, {{{"real", ""}}}}));
   const Answer& answer = decide({{{{"trial", ""}}}});
-  EXPECT_EQ(answer.overall, Code::kOk);
-  EXPECT_EQ(answer.statuses[0].code, Code::kOk);
+  EXPECT_FALSE(answer.is_over);
+  EXPECT_FALSE(answer.statuses[0].is_over);
   EXPECT_EQ(answer.statuses[0].remaining, 0U);
   EXPECT_FALSE(answer.statuses[0].decision.allowed());
   clock_.advance(1min);
@@ -307,9 +307,9 @@ TEST_F(DecideTest, IsOverInQuotaModeOnlyIfAllQuotasAre) {
   use(kQuota);
   EXPECT_TRUE(passes({{{{"q1", ""}}}, {{{"q2", ""}}}}));
   const Answer& answer = decide({{{{"q1", ""}}}, {{{"q2", ""}}}});
-  EXPECT_EQ(answer.overall, Code::kOk);
-  EXPECT_EQ(answer.statuses[0].code, Code::kOverLimit);
-  EXPECT_EQ(answer.statuses[1].code, Code::kOk);
+  EXPECT_FALSE(answer.is_over);
+  EXPECT_TRUE(answer.statuses[0].is_over);
+  EXPECT_FALSE(answer.statuses[1].is_over);
   EXPECT_EQ(answer.statuses[1].remaining, 0U);
   EXPECT_FALSE(passes({{{{"q1", ""}}}, {{{"q2", ""}}}}));
   EXPECT_FALSE(passes({{{{"q1", ""}}}}));
@@ -318,7 +318,7 @@ TEST_F(DecideTest, IsOverInQuotaModeOnlyIfAllQuotasAre) {
 TEST_F(DecideTest, UsesTheLimitOfTheRequestInsteadOfTheFiles) {
   use(kUserAndPath);
   const Answer& answer = decide({{{{"path", "/"}}, 1, false, 1, Unit::kHour}});
-  EXPECT_EQ(answer.overall, Code::kOk);
+  EXPECT_FALSE(answer.is_over);
   EXPECT_EQ(answer.statuses[0].limit->limit(), 1U);
   EXPECT_EQ(answer.statuses[0].unit, Unit::kHour);
   EXPECT_EQ(answer.statuses[0].until_reset, 3570s);
@@ -368,7 +368,7 @@ TEST_F(DecideTest, ConsumesOnRejectIfConfigured) {
   EXPECT_FALSE(passes({{{{"user", "a"}}}, {{{"path", "/"}}}}));
   EXPECT_EQ(left({{"user", "a"}}), 2U);
   const Answer& answer = decide({{{{"user", "a"}}, 5}});
-  EXPECT_EQ(answer.overall, Code::kOverLimit);
+  EXPECT_TRUE(answer.is_over);
   EXPECT_EQ(answer.statuses[0].remaining, 0U);
 }
 
@@ -382,7 +382,7 @@ TEST_F(DecideTest, APeekIsOverOnceTheCounterIsPastItsLimitIfItConsumesOnReject) 
     EXPECT_EQ(passes({{{{"path", "/"}}, 1}}), i < 2) << i;
   }
   const Answer& look = decide({{{{"path", "/"}}, 0}});
-  EXPECT_EQ(look.statuses[0].code, Code::kOverLimit);
+  EXPECT_TRUE(look.statuses[0].is_over);
   EXPECT_FALSE(look.statuses[0].decision.allowed());
   EXPECT_EQ(look.statuses[0].remaining, 0U);
   EXPECT_EQ(look.statuses[0].until_reset, 30s);
@@ -444,7 +444,7 @@ TEST_F(DecideTest, LimitsByOtherAlgorithms) {
       "requests_per_unit: 1, burst: 2 } } ]");
   EXPECT_TRUE(passes({{{{"k", ""}}, 2}}));
   const Answer& answer = decide({{{{"k", ""}}}});
-  EXPECT_EQ(answer.overall, Code::kOverLimit);
+  EXPECT_TRUE(answer.is_over);
   EXPECT_EQ(answer.statuses[0].until_reset, 20s);
   clock_.advance(10s);
   EXPECT_TRUE(passes({{{{"k", ""}}}}));
@@ -483,7 +483,7 @@ descriptors:
       fits = fits && (wanted[name] == 0 || used[name] + wanted[name] <= limits[key]);
     }
     const Answer& answer = decide(asks);
-    ASSERT_EQ(answer.overall == Code::kOk, fits) << step;
+    ASSERT_EQ(answer.is_over, !fits) << step;
     for (std::size_t i = 0; i < asks.size(); ++i) {
       const Entry& entry = asks[i].entries[0];
       const std::size_t key = static_cast<std::size_t>(entry.key[0] - 'a');

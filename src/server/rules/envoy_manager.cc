@@ -66,7 +66,7 @@ void EnvoyFiles::count(const envoy::Status& status, std::span<const Entry> entri
   if (status.descriptor == nullptr || (!status.limit && !status.unlimited)) return;
   const Descriptor& descriptor = *status.descriptor;
   const bool over = !status.decision.allowed();
-  const Cell cell = !over ? kWithinLimit : status.code == envoy::Code::kOk ? kShadow : kOverLimit;
+  const Cell cell = !over ? kWithinLimit : !status.is_over ? kShadow : kOverLimit;
   if (by_values_[descriptor.number]) return count_by_value(descriptor, entries, cell);
   Tally& tally = stripes_[stripe % kStripes][descriptor.number];
   tally[cell].fetch_add(1, std::memory_order_relaxed);

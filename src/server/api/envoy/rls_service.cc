@@ -40,7 +40,6 @@ namespace {
 namespace rls = ::envoy::service::ratelimit::v3;
 namespace kuadrant = ::kuadrant::service::ratelimit::v1;
 using envoy::Answer;
-using envoy::Code;
 using envoy::Question;
 using google::protobuf::Arena;
 using google::protobuf::ListValue;
@@ -120,7 +119,7 @@ const Answer& NativeAnswer::decide(std::string_view domain, std::span<const Ques
 bool NativeAnswer::begin(std::span<const Question> questions) {
   answer_.failure = Reason::kOk;
   answer_.message.clear();
-  answer_.overall = Code::kOk;
+  answer_.is_over = false;
   answer_.statuses.assign(questions.size(), envoy::Status{});
   names_.assign(questions.size(), {});
   headers_.clear();
@@ -140,7 +139,7 @@ bool NativeAnswer::begin(std::span<const Question> questions) {
 // back are only read.
 bool NativeAnswer::ask(std::string_view domain, std::span<const Question> questions,
                        bool giving_back, Action action, RequestCosts costs) {
-  const bool denied = answer_.overall == Code::kOverLimit;
+  const bool denied = answer_.is_over;
   asked_.clear();
   parts_.clear();
   sources_.clear();
@@ -160,7 +159,7 @@ bool NativeAnswer::ask(std::string_view domain, std::span<const Question> questi
     fail(answer);
     return false;
   }
-  if (!giving_back && !answer.decision.allowed()) answer_.overall = Code::kOverLimit;
+  if (!giving_back && !answer.decision.allowed()) answer_.is_over = true;
   if (!giving_back) headers_ = degrade_headers(answer);
   take_answers(answer, giving_back);
   return true;
@@ -180,7 +179,7 @@ void NativeAnswer::take_answers(const RuleAnswer& answer, bool giving_back) {
   for (const RuleAnswer::Matched& matched : answer.matched) {
     const bool denies = matched.denied && matched.rule->action == RuleAction::kDeny &&
                         matched.rule->mode == RuleMode::kEnforce;
-    if (denies) answer_.statuses[asked_[matched.part]].code = Code::kOverLimit;
+    if (denies) answer_.statuses[asked_[matched.part]].is_over = true;
   }
   const Instant now = clock_.now();
   for (std::size_t part = 0; part < tightest_.size(); ++part) {
@@ -189,7 +188,7 @@ void NativeAnswer::take_answers(const RuleAnswer& answer, bool giving_back) {
     const Limit& limit = of.numbers;
     const bool known = has_numbers(of.decision);
     envoy::Status& status = answer_.statuses[asked_[part]];
-    status.code = of.decision.allowed() || giving_back ? Code::kOk : Code::kOverLimit;
+    status.is_over = !of.decision.allowed() && !giving_back;
     status.limit = limit;
     status.unit = envoy::unit_of(limit);
     status.remaining = in_32_bits(known                   ? of.decision.remaining
@@ -310,7 +309,7 @@ std::optional<Duration> length_of(const google::protobuf::Duration& ttl) {
 // A quota covers at least one request.
 void add_quota(const envoy::Status& status, Instant now,
                rls::RateLimitResponse::DescriptorStatus& out) {
-  if (status.code != envoy::Code::kOk || status.remaining == 0) return;
+  if (status.is_over || status.remaining == 0) return;
   rls::RateLimitResponse::Quota& quota = *out.mutable_quota();
   quota.set_requests(status.remaining);
   quota.mutable_valid_until()->set_seconds(
@@ -325,7 +324,7 @@ rls::RateLimitResponse::DescriptorStatus& add_status(const envoy::Status& status
                                                      std::string_view name,
                                                      rls::RateLimitResponse& response) {
   auto& out = *response.add_statuses();
-  out.set_code(static_cast<rls::RateLimitResponse::Code>(status.code));
+  out.set_code(status.is_over ? rls::RateLimitResponse::OVER_LIMIT : rls::RateLimitResponse::OK);
   if (status.unlimited) out.set_limit_remaining(std::numeric_limits<std::uint32_t>::max());
   if (!status.limit) return out;
   auto& limit = *out.mutable_current_limit();
@@ -437,7 +436,7 @@ class RlsService::Impl {
   static RlsStatus forbid() { return {Reason::kInvalid, kNeedsOperate, true}; }
   // Whether a request that is denied passes.
   bool lets_pass(const Answer& answer) const {
-    return answer.overall == Code::kOk || manager_.options().shadow_mode;
+    return !answer.is_over || manager_.options().shadow_mode;
   }
   template <typename Message>
   RlsStatus read(std::string_view bytes, Message& into);
@@ -643,8 +642,8 @@ RlsStatus RlsService::Impl::answer_envoy(const wire::Request& request, const env
     auto& out =
         add_status(status, limited ? descriptor->rate_limit->name : std::string_view(), response);
     if (quota) add_quota(status, clock_.now(), out);
-    if (quota && status.code == envoy::Code::kOverLimit) quota_over_.push_back(i);
-    const bool passes = status.code == envoy::Code::kOk;
+    if (quota && status.is_over) quota_over_.push_back(i);
+    const bool passes = !status.is_over;
     if (passes && descriptor != nullptr && !descriptor->metadata.empty()) {
       merge_metadata(descriptor->metadata, metadata_of(response));
     }
@@ -707,7 +706,7 @@ void RlsService::Impl::report(const Answer& answer, Instant began) {
   };
   const envoy::Status* longest = nullptr;
   for (const envoy::Status& status : answer.statuses) {
-    if (passes || status.code != envoy::Code::kOverLimit) continue;
+    if (passes || !status.is_over) continue;
     if (longest == nullptr || wait(status) > wait(*longest)) longest = &status;
   }
   const bool is_named = longest != nullptr && longest->descriptor != nullptr;
