@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <boost/json/basic_parser_impl.hpp>
 #include <cstddef>
@@ -145,7 +146,7 @@ struct JsonMember {
   bool required = false;
   const JsonObject<Document>* object = nullptr;
   const JsonMember* each = nullptr;               // of an array
-  std::span<const std::string_view> one_of = {};  // the texts that `set` takes; empty: any
+  std::span<const std::string_view> one_of = {};  // the texts that it can be; empty: any
 };
 
 // What an object may contain.
@@ -172,21 +173,25 @@ struct JsonObject {
   std::uint32_t required = 0;  // bits of the rows
 };
 
-// The usual function of a row: sets a member of the document to the text or the number of the
-// value, or a flag to true; or calls a member function.
-template <auto Member, typename Document>
-bool json_into(Document& document, const JsonValue& value, JsonProblem& problem) {
-  if constexpr (std::is_member_function_pointer_v<decltype(Member)>) {
-    return (document.*Member)(value, problem);
-  } else if constexpr (std::is_same_v<decltype(document.*Member), bool&>) {
-    return document.*Member = true;
-  } else if constexpr (std::is_assignable_v<decltype(document.*Member), std::string_view>) {
-    document.*Member = value.text;
+// The usual function of a row: sets a member of the document, or a member of members, to the text
+// or the number of the value, or a flag to whether it is not false; or calls a member function.
+template <auto First, auto... Rest>
+inline constexpr auto json_into =
+    [](auto& document, const JsonValue& value, JsonProblem& problem) -> bool {
+  if constexpr (std::is_member_function_pointer_v<decltype(First)>) {
+    return (document.*First)(value, problem);
   } else {
-    document.*Member = value.number;
+    auto& member = ((document.*First).*....*Rest);
+    if constexpr (std::is_same_v<decltype(member), bool&>) {
+      member = value.kind != kJsonFalse;
+    } else if constexpr (std::is_assignable_v<decltype(member), std::string_view>) {
+      member = value.text;
+    } else {
+      member = value.number;
+    }
+    return true;
   }
-  return true;
-}
+};
 
 // Reads documents into a `Document` that the functions of the table fill. The texts of values are
 // views of the document, or of the reader until its next document.
@@ -268,7 +273,10 @@ class JsonReader<Document>::Handler {
   bool on_string_part(Text text, std::size_t, Error&) { return part(text); }
   bool on_string(Text text, std::size_t, Error& error) {
     const std::string_view all = whole(text);
-    return (row_->kinds & kJsonText) != 0 ? set(kJsonText, all, 0, error) : wrong("text", error);
+    if ((row_->kinds & kJsonText) == 0) return wrong("text", error);
+    const auto is_all = [all](std::string_view one) { return one == all; };
+    const bool is_known = row_->one_of.empty() || std::ranges::any_of(row_->one_of, is_all);
+    return is_known ? set(kJsonText, all, 0, error) : wrong(in_quotes(all), error);
   }
   bool on_number_part(Text text, Error&) { return part(text); }
   bool on_int64(std::int64_t number, Text text, Error& error) {

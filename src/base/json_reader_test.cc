@@ -194,24 +194,35 @@ std::string schema_of(const auto& row) {
 }
 
 constexpr auto kSizes = std::to_array<std::string_view>({"small", "large"});
-constexpr Member kOfShirt[] = {{.name = "count",
-                                .kinds = kJsonWhole,
-                                .expected = "expected 0 to 9",
-                                .most = 9,
-                                .required = true},
-                               {.name = "size", .kinds = kJsonText, .one_of = kSizes},
-                               {.name = "gift", .kinds = kJsonTrue},
-                               {.name = "note", .kinds = kJsonText | kJsonNull}};
+constexpr Member kOfShirt[] = {
+    {.name = "count",
+     .kinds = kJsonWhole,
+     .expected = "expected 0 to 9",
+     .most = 9,
+     .required = true},
+    {.name = "size", .kinds = kJsonText, .expected = "expected one of them", .one_of = kSizes},
+    {.name = "gift", .kinds = kJsonTrue},
+    {.name = "note", .kinds = kJsonText | kJsonNull}};
 constexpr Object kShirt(kOfShirt);
 constexpr Member kEachShirt{.kinds = kJsonObject, .object = &kShirt};
 
+TEST(JsonReader, RefusesATextThatIsNoneOfTheRow) {
+  JsonReader<Order> reader;
+  Order order;
+  JsonProblem problem;
+  EXPECT_TRUE(reader.read(R"({"count":1,"size":"large"})", kEachShirt, order, problem));
+  EXPECT_FALSE(reader.read(R"({"count":1,"size":"Large"})", kEachShirt, order, problem));
+  EXPECT_EQ(problem.place + ": " + problem.message(), "size: found 'Large'; expected one of them");
+}
+
 TEST(JsonSchema, SaysWhatARowOfATableTakes) {
-  EXPECT_EQ(schema_of(kEachShirt),
-            R"({"type":"object","properties":{)"
-            R"("count":{"description":"0 to 9","type":"integer","minimum":0,"maximum":9},)"
-            R"("size":{"type":"string","enum":["small","large"]},"gift":{"const":true},)"
-            R"("note":{"type":["string","null"]}},)"
-            R"("additionalProperties":false,"required":["count"]})");
+  EXPECT_EQ(
+      schema_of(kEachShirt),
+      R"({"type":"object","properties":{)"
+      R"("count":{"description":"0 to 9","type":"integer","minimum":0,"maximum":9},)"
+      R"("size":{"description":"one of them","type":"string","enum":["small","large"]},"gift":{"const":true},)"
+      R"("note":{"type":["string","null"]}},)"
+      R"("additionalProperties":false,"required":["count"]})");
   EXPECT_EQ(schema_of(Member{.kinds = kJsonObject, .object = &kTags}),
             R"({"type":"object","additionalProperties":{"description":"a tag","type":"object",)"
             R"("properties":{"size":{"description":"0 to 9","type":"integer","minimum":0,)"

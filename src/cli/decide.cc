@@ -250,7 +250,6 @@ struct DecideLine {
   bool begin_charge(const JsonValue&, JsonProblem& problem);
   bool begin_limit(const JsonValue&, JsonProblem&);
   bool set_algorithm(const JsonValue& value, JsonProblem& problem);
-  bool set_limit(const JsonValue& value, JsonProblem&);
   bool set_option(const JsonValue& value, JsonProblem& problem);
   bool set_calendar(JsonProblem& problem);
   bool end_limit(JsonProblem& problem);
@@ -331,11 +330,6 @@ bool DecideLine::set_algorithm(const JsonValue& value, JsonProblem& problem) {
   return true;
 }
 
-bool DecideLine::set_limit(const JsonValue& value, JsonProblem&) {
-  spec.limit = value.number;
-  return true;
-}
-
 // Sets an option to a number, or to the index of a word, which is the value of its enumerator.
 bool DecideLine::set_option(const JsonValue& value, JsonProblem& problem) {
   const auto& option = *std::find_if(core::kLimitOptions.begin(), core::kLimitOptions.end(),
@@ -409,7 +403,8 @@ using base::json_into;
 constexpr auto kOfLimit = [] {
   std::array<Member, 6 + core::kLimitOptions.size()> rows{
       Member{"algorithm", base::kJsonText, kText, json_into<&DecideLine::set_algorithm>},
-      Member{"limit", base::kJsonWhole, kUnits, json_into<&DecideLine::set_limit>, kMaxAmount},
+      Member{"limit", base::kJsonWhole, kUnits, json_into<&DecideLine::spec, &LimitSpec::limit>,
+             kMaxAmount},
       Member{"per", base::kJsonText, kPeriod, json_into<&DecideLine::per>},
       Member{"lease", base::kJsonText, kPeriod, json_into<&DecideLine::lease>},
       Member{"zone", base::kJsonText, kText, json_into<&DecideLine::zone>},

@@ -55,7 +55,7 @@ using Member = base::JsonMember<LedgerLine>;
 
 template <auto Text>
 constexpr Member text(std::string_view name) {
-  return {name, base::kJsonText, kText, base::json_into<Text, LedgerLine>};
+  return {name, base::kJsonText, kText, base::json_into<Text>};
 }
 template <auto Instant>
 constexpr Member instant(std::string_view name) {
@@ -63,7 +63,7 @@ constexpr Member instant(std::string_view name) {
 }
 template <auto Number>
 constexpr Member whole(std::string_view name, std::uint64_t most = kMaxAmount) {
-  return {name, base::kJsonWhole, kNumber, base::json_into<Number, LedgerLine>, most};
+  return {name, base::kJsonWhole, kNumber, base::json_into<Number>, most};
 }
 template <auto Number>
 constexpr Member change(std::string_view name) {
@@ -93,10 +93,9 @@ constexpr Member kMembers[] = {
     instant<&LedgerLine::window>("window"),
     instant<&LedgerLine::ends>("ends"),
     text<&LedgerLine::on_expiry>("on_expiry"),
-    {"new", base::kJsonTrue, "expected true", base::json_into<&LedgerLine::is_new, LedgerLine>},
+    {"new", base::kJsonTrue, "expected true", base::json_into<&LedgerLine::is_new>},
     whole<&LedgerLine::lost>("lost"),
-    {"rotated", base::kJsonTrue, "expected true",
-     base::json_into<&LedgerLine::rotated, LedgerLine>},
+    {"rotated", base::kJsonTrue, "expected true", base::json_into<&LedgerLine::rotated>},
     instant<&LedgerLine::restored>("restored"),
     text<&LedgerLine::version>("version"),
     text<&LedgerLine::cut>("cut"),

@@ -40,7 +40,6 @@ struct GivenOverride {
   bool set_name(const JsonValue& value, JsonProblem& problem);
   bool set_limit(const JsonValue& value, JsonProblem& problem);
   bool set_plan(const JsonValue& value, JsonProblem& problem);
-  bool set_burst(const JsonValue& value, JsonProblem& problem);
   bool set_until(const JsonValue& value, JsonProblem& problem);
   bool set_for(const JsonValue& value, JsonProblem& problem);
   bool add_attribute(const JsonValue& value, JsonProblem& problem);
@@ -87,15 +86,10 @@ bool GivenOverride::set_plan(const JsonValue& value, JsonProblem& problem) {
   return set_kind(Kind::kPlan, problem);
 }
 
-bool GivenOverride::set_burst(const JsonValue& value, JsonProblem&) {
-  given.burst = value.number;
-  return true;
-}
-
 bool GivenOverride::set_until(const JsonValue& value, JsonProblem& problem) {
   if (given.until) return problem.is(std::string(kTwoEnds), kOneEnd);
   given.until = base::parse_rfc3339(value.text);
-  return given.until || problem.is_value(base::in_quotes(value.text.substr(0, 80)), kInstant);
+  return given.until || problem.is_value(base::in_quotes(value.text), kInstant);
 }
 
 bool GivenOverride::set_for(const JsonValue& value, JsonProblem& problem) {
@@ -162,7 +156,8 @@ constexpr Member kOfLine[] = {
     {"unlimited", base::kJsonTrue, "expected true", set_kind<Kind::kUnlimited>},
     {"per", base::kJsonText, kPeriod, json_into<&GivenOverride::set_period>},
     {"lease", base::kJsonText, kPeriod, json_into<&GivenOverride::set_period>},
-    {"burst", base::kJsonWhole, kUnits, json_into<&GivenOverride::set_burst>, kMaxAmount},
+    {"burst", base::kJsonWhole, kUnits, json_into<&GivenOverride::given, &Override::burst>,
+     kMaxAmount},
     {"until", base::kJsonText, kInstant, json_into<&GivenOverride::set_until>},
     {"for", base::kJsonText, kPeriod, json_into<&GivenOverride::set_for>}};
 

@@ -137,11 +137,6 @@ constexpr std::string_view kNumbers = "expected an object with limit, per, lease
 constexpr std::string_view kPlanPrices =
     R"(expected prices by model and name, such as {"large":{"input":4}})";
 
-template <typename Words>
-bool is_one_of(const Words& words, std::string_view text) {
-  return std::find(words.begin(), words.end(), text) != words.end();
-}
-
 bool add_number(Patch& patch, const JsonValue& value, JsonProblem&) {
   patch.changes.numbers.push_back(
       {patch.limit, std::string(value.name),
@@ -150,7 +145,7 @@ bool add_number(Patch& patch, const JsonValue& value, JsonProblem&) {
 }
 
 bool add_period(Patch& patch, const JsonValue& value, JsonProblem& problem) {
-  if (!is_one_of(core::kCalendarUnits, value.text)) {
+  if (!core::calendar_unit_from(value.text)) {
     const auto period = core::parse_period(value.text);
     const std::string member = "limits." + patch.limit + "." + std::string(value.name);
     if (!period) return problem.is(base::in_quotes(member) + ": " + period.error(), {});
@@ -209,29 +204,11 @@ bool begin_limit(Patch& patch, const JsonValue& value, JsonProblem& problem) {
 constexpr auto kModes = std::to_array<std::string_view>({"enforce", "shadow"});
 constexpr auto kPolicies = std::to_array<std::string_view>({"allow", "deny", "local"});
 
-// The beginning of a text, for an error.
-std::string quoted(const JsonValue& value) { return base::in_quotes(value.text.substr(0, 80)); }
-
-bool set_mode(Patch& patch, const JsonValue& value, JsonProblem& problem) {
-  patch.changes.mode = value.text;
-  return is_one_of(kModes, value.text) || problem.is_value(quoted(value), kMode);
-}
-
-bool set_policy(Patch& patch, const JsonValue& value, JsonProblem& problem) {
-  patch.changes.on_store_error = value.text;
-  return is_one_of(kPolicies, value.text) || problem.is_value(quoted(value), kPolicy);
-}
-
 bool set_for(Patch& patch, const JsonValue& value, JsonProblem& problem) {
   constexpr Duration kLongest = std::chrono::hours(24 * 366);
   const auto period = core::parse_period(value.text);
-  if (!period || *period > kLongest) return problem.is_value(quoted(value), kFor);
+  if (!period || *period > kLongest) return problem.is_value(base::in_quotes(value.text), kFor);
   patch.length = *period;
-  return true;
-}
-
-bool set_dry_run(Patch& patch, const JsonValue& value, JsonProblem&) {
-  patch.dry_run = value.kind == base::kJsonTrue;
   return true;
 }
 
@@ -244,16 +221,17 @@ constexpr Member kOfPatch[] = {
     {.name = "mode",
      .kinds = base::kJsonText,
      .expected = kMode,
-     .set = set_mode,
+     .set = base::json_into<&Patch::changes, &rules::RuleChanges::mode>,
      .one_of = kModes},
     {.name = "on_store_error",
      .kinds = base::kJsonText,
      .expected = kPolicy,
-     .set = set_policy,
+     .set = base::json_into<&Patch::changes, &rules::RuleChanges::on_store_error>,
      .one_of = kPolicies},
     {"for", base::kJsonText, kFor, set_for},
     // Not a parameter of the query: an older server would ignore that, and change the rules.
-    {"dry_run", base::kJsonTrue | base::kJsonFalse, "expected true or false", set_dry_run}};
+    {"dry_run", base::kJsonTrue | base::kJsonFalse, "expected true or false",
+     base::json_into<&Patch::dry_run>}};
 constexpr Object kPatch(kOfPatch, nullptr, false,
                         "expected limits, mode, on_store_error, for or dry_run");
 constexpr Member kPatchBody{.kinds = base::kJsonObject, .object = &kPatch};

@@ -54,13 +54,6 @@ constexpr auto kVerbNames = std::to_array<std::string_view>(
 constexpr std::array kVerbOfName = {Verb::kTake,   Verb::kPeek,       Verb::kRefund, Verb::kReset,
                                     Verb::kCharge, Verb::kTakeAtMost, Verb::kReserve};
 
-std::optional<Verb> verb_from(std::string_view name) noexcept {
-  for (std::size_t i = 0; i < kVerbNames.size(); ++i) {
-    if (kVerbNames[i] == name) return kVerbOfName[i];
-  }
-  return std::nullopt;
-}
-
 // Returns "LINE:COLUMN", counted from 1; columns in bytes.
 std::string place(std::string_view text, std::size_t at) {
   const std::string_view before = text.substr(0, at);
@@ -110,10 +103,9 @@ bool CheckReader::begin(const JsonValue& value, JsonProblem& problem) {
   return true;
 }
 
-bool CheckReader::set_verb(const JsonValue& value, JsonProblem& problem) {
-  const auto verb = verb_from(value.text);
-  if (!verb) return problem.is_value(base::in_quotes(value.text), kVerbs);
-  request_.verb = *verb;
+bool CheckReader::set_verb(const JsonValue& value, JsonProblem&) {
+  const auto* const name = std::ranges::find(kVerbNames, value.text);
+  request_.verb = kVerbOfName[static_cast<std::size_t>(name - kVerbNames.begin())];
   return true;
 }
 
@@ -299,13 +291,8 @@ struct CheckReader::Tables {
   }
   static const Member& top_of(CheckKind kind);
 
-  template <auto Target>
-  static constexpr auto kInto = base::json_into<Target, CheckReader>;
-  template <auto Member>
-  static bool set_text(CheckReader& of, const JsonValue& value, JsonProblem&) {
-    of.request_.*Member = value.text;
-    return true;
-  }
+  template <auto... Members>
+  static constexpr auto kInto = base::json_into<Members...>;
   template <auto Member, auto Has>
   static bool set_time(CheckReader& of, const JsonValue& value, JsonProblem&) {
     of.request_.*Member = std::chrono::milliseconds(static_cast<std::int64_t>(value.number));
@@ -345,11 +332,7 @@ struct CheckReader::Tables {
                                           },
                                       .object = &kInAttributes};
   static constexpr Member kCost{"cost", base::kJsonWhole, kWholeCost,
-                                [](CheckReader& of, const JsonValue& value, JsonProblem&) {
-                                  of.request_.cost = value.number;
-                                  return true;
-                                },
-                                kMaxAmount};
+                                kInto<&CheckReader::request_, &CheckRequest::cost>, kMaxAmount};
   static constexpr Member kCosts{.name = "costs",
                                  .kinds = base::kJsonObject,
                                  .expected = kNamedCosts,
@@ -359,7 +342,8 @@ struct CheckReader::Tables {
                                        return of.has_costs_ = true;
                                      },
                                  .object = &kInCosts};
-  static constexpr Member kIdOf{"id", base::kJsonText, kId, set_text<&CheckRequest::id>};
+  static constexpr Member kIdOf{"id", base::kJsonText, kId,
+                                kInto<&CheckReader::request_, &CheckRequest::id>};
   static constexpr Member kHold{"hold_ms", base::kJsonWhole, kHoldMs,
                                 set_time<&CheckRequest::hold, &CheckReader::has_hold_>,
                                 kMostHoldMs};
@@ -408,20 +392,20 @@ struct CheckReader::Tables {
        .most = kMaxAmount,
        .required = true,
        .object = &kInCosts}};
-  static constexpr Member kReport[] = {
-      kAttributes,
-      kCost,
-      kCosts,
-      {"status", base::kJsonText | base::kJsonNumber, kStatus, set_text<&CheckRequest::status>},
-      {.name = "response",
-       .kinds = base::kJsonObject,
-       .expected = kObjectOfTexts,
-       .set =
-           [](CheckReader& of, const JsonValue&, JsonProblem&) {
-             of.attributes_ = &of.request_.response.emplace();
-             return true;
-           },
-       .object = &kInAttributes}};
+  static constexpr Member kReport[] = {kAttributes,
+                                       kCost,
+                                       kCosts,
+                                       {"status", base::kJsonText | base::kJsonNumber, kStatus,
+                                        kInto<&CheckReader::request_, &CheckRequest::status>},
+                                       {.name = "response",
+                                        .kinds = base::kJsonObject,
+                                        .expected = kObjectOfTexts,
+                                        .set =
+                                            [](CheckReader& of, const JsonValue&, JsonProblem&) {
+                                              of.attributes_ = &of.request_.response.emplace();
+                                              return true;
+                                            },
+                                        .object = &kInAttributes}};
 };
 
 constexpr base::JsonObject<CheckReader> CheckReader::Tables::kInBody{
