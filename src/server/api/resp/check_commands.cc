@@ -74,8 +74,7 @@ std::size_t id_pairs(const Decision& decision, std::string_view id) {
 
 void put_id(Reply& reply, const Decision& decision, std::string_view id) {
   if (id.empty()) return;
-  reply.bulk("id");
-  reply.bulk(id);
+  reply.member("id", id);
   for (const auto& [name, is_set] :
        {std::pair("repeated", decision.repeated), std::pair("late", decision.late)}) {
     if (!is_set) continue;
@@ -83,8 +82,7 @@ void put_id(Reply& reply, const Decision& decision, std::string_view id) {
     reply.integer(1);
   }
   if (decision.ends_after <= Duration{0}) return;
-  reply.bulk("ends_after_ms");
-  reply.integer(decision.ends_after / std::chrono::milliseconds{1});
+  reply.member("ends_after_ms", decision.ends_after / std::chrono::milliseconds{1});
 }
 
 }  // namespace
@@ -193,27 +191,21 @@ void put_limit(Reply& reply, const LimitAnswer& limit) {
   const bool warns = limit.limit->warn_percent > 0;
   const bool is_passed_over = limit.decision.passed_over;
   reply.map(kLimitPairs + (warns ? 1 : 0) + (is_passed_over ? 1 : 0));
-  reply.bulk("name");
-  reply.bulk(limit.limit->name);
-  reply.bulk("rule");
-  reply.bulk(limit.rule->name);
-  reply.bulk("mode");
-  reply.bulk(limit.rule->mode == RuleMode::kShadow ? "shadow" : "enforce");
+  reply.member("name", limit.limit->name);
+  reply.member("rule", limit.rule->name);
+  reply.member("mode", limit.rule->mode == RuleMode::kShadow ? "shadow" : "enforce");
   Decision decision = limit.decision;
   decision.capacity = limit.numbers.capacity();
   put_decision(reply, decision);
   if (is_passed_over) {
-    reply.bulk("passed_over");
-    reply.integer(1);
+    reply.member("passed_over", 1);
   }
   if (!warns) return;
-  reply.bulk("near");
-  reply.integer(limit.near ? 1 : 0);
+  reply.member("near", limit.near ? 1 : 0);
 }
 
 void put_degraded(Reply& reply, const std::vector<const RejectHeader*>& headers) {
-  reply.bulk("degraded");
-  reply.integer(1);
+  reply.member("degraded", 1);
   reply.bulk("headers");
   reply.map(headers.size());
   for (const RejectHeader* header : headers) {
@@ -250,8 +242,7 @@ void put_answer(Reply& reply, const RuleAnswer& answer, bool with_taken, std::st
   }
   put_decision(reply, answer.decision, !answer.limits.empty() && has_numbers(answer.decision));
   if (charged != nullptr) {
-    reply.bulk("charged");
-    reply.bulk(charged->limit->name);
+    reply.member("charged", charged->limit->name);
   }
   if (degraded) put_degraded(reply, degrade_headers(answer));
   reply.bulk("limits");

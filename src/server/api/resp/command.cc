@@ -32,15 +32,9 @@ void put_decision(Reply& reply, const Decision& decision, bool numbers) {
   }
 }
 
-void put_permit(Reply& reply, std::string_view permit) {
-  reply.bulk("permit");
-  reply.bulk(permit);
-}
+void put_permit(Reply& reply, std::string_view permit) { reply.member("permit", permit); }
 
-void put_taken(Reply& reply, const Decision& decision) {
-  reply.bulk("taken");
-  reply.integer(decision.taken);
-}
+void put_taken(Reply& reply, const Decision& decision) { reply.member("taken", decision.taken); }
 
 namespace {
 

@@ -47,13 +47,10 @@ void put_argument(Reply& reply, const SynopsisPart& part) {
   const bool is_token = !part.token.empty();
   const std::size_t flags = std::size_t{part.optional} + std::size_t{part.multiple};
   reply.map(2 + std::size_t{is_token} + std::size_t{flags > 0});
-  reply.bulk("name");
-  reply.bulk(part.name);
-  reply.bulk("type");
-  reply.bulk("string");
+  reply.member("name", part.name);
+  reply.member("type", "string");
   if (is_token) {
-    reply.bulk("token");
-    reply.bulk(part.token);
+    reply.member("token", part.token);
   }
   if (flags == 0) return;
   reply.bulk("flags");
@@ -65,12 +62,9 @@ void put_argument(Reply& reply, const SynopsisPart& part) {
 void put_docs(Reply& reply, const Command& command) {
   const std::vector<SynopsisPart> parts = read_synopsis(command.synopsis);
   reply.map(3 + std::size_t{!parts.empty()} + std::size_t{!command.parts.empty()});
-  reply.bulk("summary");
-  reply.bulk(command.summary);
-  reply.bulk("since");
-  reply.bulk("0.1.0");
-  reply.bulk("group");
-  reply.bulk(command.group);
+  reply.member("summary", command.summary);
+  reply.member("since", "0.1.0");
+  reply.member("group", command.group);
   if (!parts.empty()) {
     reply.bulk("arguments");
     reply.array(parts.size());
@@ -237,11 +231,6 @@ bool read_greeting(const Call& call, Greeting& greeting) {
   return read_hello_options(call, greeting);
 }
 
-void put(Reply& reply, std::string_view name, std::string_view value) {
-  reply.bulk(name);
-  reply.bulk(value);
-}
-
 }  // namespace
 
 void hello(CommandHandler& handler, const Call& call) {
@@ -264,14 +253,12 @@ void hello(CommandHandler& handler, const Call& call) {
   }
   Reply& reply = call.reply;
   reply.map(7);
-  put(reply, "server", "sluice");
-  put(reply, "version", kRedisVersion);
-  reply.bulk("proto");
-  reply.integer(client.protocol);
-  reply.bulk("id");
-  reply.integer(static_cast<std::int64_t>(client.id));
-  put(reply, "mode", "standalone");
-  put(reply, "role", "master");
+  reply.member("server", "sluice");
+  reply.member("version", kRedisVersion);
+  reply.member("proto", client.protocol);
+  reply.member("id", client.id);
+  reply.member("mode", "standalone");
+  reply.member("role", "master");
   reply.bulk("modules");
   reply.array(0);
 }

@@ -162,20 +162,15 @@ bool names_a_limit(const Rule& rule, std::string_view limit, Reply& reply) {
 
 void write_keys(const insight::TopLimit& limit, Reply& reply) {
   reply.map(3);
-  reply.bulk("limit");
-  reply.bulk(limit.limit);
-  reply.bulk("total");
-  reply.integer(static_cast<std::int64_t>(limit.total));
+  reply.member("limit", limit.limit);
+  reply.member("total", limit.total);
   reply.bulk("keys");
   reply.array(limit.keys.size());
   for (const insight::TopKey& key : limit.keys) {
     reply.map(3);
-    reply.bulk("key");
-    reply.bulk(key.text);
-    reply.bulk("count");
-    reply.integer(static_cast<std::int64_t>(key.count));
-    reply.bulk("error");
-    reply.integer(static_cast<std::int64_t>(key.error));
+    reply.member("key", key.text);
+    reply.member("count", key.count);
+    reply.member("error", key.error);
   }
 }
 
@@ -333,8 +328,7 @@ void put_override(Reply& reply, std::string_view counter, const Override& given)
   const bool is_word = given.kind != Override::Kind::kPlan;
   const std::string period = rules::period_of(given);
   reply.map(2 + (period.empty() ? 0U : 1U) + (given.burst ? 1U : 0U) + (given.until ? 1U : 0U));
-  reply.bulk("counter");
-  reply.bulk(counter);
+  reply.member("counter", counter);
   reply.bulk(is_word ? "limit" : "plan");
   switch (given.kind) {
     case Override::Kind::kNumbers: reply.integer(static_cast<std::int64_t>(given.limit)); break;
@@ -343,16 +337,14 @@ void put_override(Reply& reply, std::string_view counter, const Override& given)
     case Override::Kind::kUnlimited: reply.bulk("unlimited"); break;
   }
   if (!period.empty()) {
-    reply.bulk("per");
-    reply.bulk(period);
+    reply.member("per", period);
   }
   if (given.burst) {
-    reply.bulk("burst");
-    reply.integer(static_cast<std::int64_t>(*given.burst));
+    reply.member("burst", *given.burst);
   }
   if (given.until) {
-    reply.bulk("until_ms");
-    reply.integer(std::chrono::ceil<milliseconds>(given.until->time_since_epoch()).count());
+    reply.member("until_ms",
+                 std::chrono::ceil<milliseconds>(given.until->time_since_epoch()).count());
   }
 }
 

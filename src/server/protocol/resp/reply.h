@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -24,6 +25,16 @@ class Reply {
   void error(std::string_view text);
   void integer(std::int64_t number);
   void bulk(std::string_view bytes);
+  // A key of a map, and its value.
+  void member(std::string_view name, std::string_view text) {
+    bulk(name);
+    bulk(text);
+  }
+  template <std::integral Number>
+  void member(std::string_view name, Number number) {
+    bulk(name);
+    integer(static_cast<std::int64_t>(number));
+  }
   // Text for people.
   void verbatim(std::string_view text);
   void null() {
