@@ -242,17 +242,14 @@ std::string without_end(std::string text) {
   return text;
 }
 
-struct Written {
-  std::string name;
-  std::string text;
-};
+using NamedTexts = std::vector<std::pair<std::string, std::string>>;  // files
 
 // The whole path of a file in the folder.
 std::string path_of(const InitFlags& flags, const char* name) {
   return (std::filesystem::absolute(flags.folder) / name).lexically_normal().string();
 }
 
-std::vector<Written> nginx_files(const InitFlags& flags) {
+NamedTexts nginx_files(const InitFlags& flags) {
   std::string request = deployed("nginx/sluice_request.conf");
   replace(request, "# For the two locations", "# The lines below");
   replace_all(request, "\n", "\n    ");
@@ -284,7 +281,7 @@ std::vector<Written> nginx_files(const InitFlags& flags) {
   return {{"sluice_http.conf", deployed("nginx/sluice_http.conf")}, {"sluice.conf", server}};
 }
 
-std::vector<Written> caddy_files(const InitFlags& flags) {
+NamedTexts caddy_files(const InitFlags& flags) {
   std::string file = deployed("caddy/Caddyfile");
   replace(file, "# A complete example", "# Sends the request to Sluice.",
           "# Caddy on port 8000, Sluice on port 8080, an application on port 9000.\n"
@@ -304,7 +301,7 @@ std::vector<Written> caddy_files(const InitFlags& flags) {
   return {{"sluice.caddy", file}};
 }
 
-std::vector<Written> envoy_files(const InitFlags& flags) {
+NamedTexts envoy_files(const InitFlags& flags) {
   std::string file = deployed("envoy/envoy.yaml");
   replace(file, "# Envoy (1.24", "admin:",
           "# Envoy (1.24 or newer) on port 8000 in front of an application at 127.0.0.1:9000. It "
@@ -371,10 +368,10 @@ std::string limits_of(const InitFlags& flags) {
                     std::min(limit * kClientsAtAddress, kMostRequests), flags.per);
 }
 
-std::vector<Written> files_for(const InitFlags& flags) {
-  std::vector<Written> files = flags.gateway == "nginx"   ? nginx_files(flags)
-                               : flags.gateway == "caddy" ? caddy_files(flags)
-                                                          : envoy_files(flags);
+NamedTexts files_for(const InitFlags& flags) {
+  NamedTexts files = flags.gateway == "nginx"   ? nginx_files(flags)
+                     : flags.gateway == "caddy" ? caddy_files(flags)
+                                                : envoy_files(flags);
   const bool is_envoy = flags.gateway == "envoy";
   std::string rules =
       std::string("# sluice try rules.yaml '") + (is_envoy ? "remote_address=" : "GET / ip=") +
@@ -422,22 +419,22 @@ std::string next_steps(const InitFlags& flags) {
 int write_files(InitFlags flags) {
   complete_flags(flags);
   const std::filesystem::path folder = flags.folder;
-  const std::vector<Written> files = files_for(flags);
-  for (const Written& file : files) {
+  const NamedTexts files = files_for(flags);
+  for (const auto& [name, text] : files) {
     std::error_code ignored;
     if (flags.force ||
-        !std::filesystem::exists(std::filesystem::symlink_status(folder / file.name, ignored)))
+        !std::filesystem::exists(std::filesystem::symlink_status(folder / name, ignored)))
       continue;
     throw Failed(
-        (folder / file.name).string() +
+        (folder / name).string() +
         " exists; expected --force to overwrite it, or another --dir. Nothing was written");
   }
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  for (const Written& file : files) {
-    const std::string path = folder / file.name;
+  for (const auto& [name, text] : files) {
+    const std::string path = folder / name;
     std::ofstream out(path, std::ios::binary | std::ios::trunc);
-    out << file.text << std::flush;
+    out << text << std::flush;
     if (!out) throw Failed(path + " cannot be written");
     std::cout << "wrote " << path << '\n';
   }

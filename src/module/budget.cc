@@ -155,18 +155,18 @@ class Ids {
   }
 
   // Completes the head with its own numbers, and appends the fields that change.
-  void write(format::BudgetHead head, std::vector<Field>& fields) {
+  void write(format::BudgetHead head, Fields& fields) {
     head.kind = format::kBudgetKind;
     head.open = open_.records;
     head.past = past_;
     head.ended = ended_.records;
     head.open_cells = open_.count;
     head.ended_cells = ended_.count;
-    format::kBudgetHead.append(head, fields.emplace_back("h", "").value);
+    format::kBudgetHead.append(head, fields.emplace_back("h", "").second);
     for (const Table* const table : {&open_, &ended_}) {
       for (const auto& [number, cell] : table->cells) {
         if (!cell.is_changed) continue;
-        redis::append_ids(cell.ids, fields.emplace_back(table->field(number), "").value);
+        redis::append_ids(cell.ids, fields.emplace_back(table->field(number), "").second);
       }
     }
   }

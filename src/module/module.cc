@@ -205,7 +205,7 @@ class Key {
   // Changes a part of the string.
   void patch(std::size_t at, std::string_view bytes) noexcept;
   // Writes fields of a hash that expires then. `words` has room for their names and values.
-  void store_fields(std::span<const Field> fields, long long until_ms,
+  void store_fields(const Fields& fields, long long until_ms,
                     std::vector<RedisModuleString*>& words) noexcept;
   void expire(long long until_ms) noexcept;
   void erase() noexcept;
@@ -397,7 +397,7 @@ std::string Key::field(const std::string& name) const {
   return value;
 }
 
-void Key::store_fields(std::span<const Field> fields, long long until_ms,
+void Key::store_fields(const Fields& fields, long long until_ms,
                        std::vector<RedisModuleString*>& words) noexcept {
   words.clear();
   for (const auto& [name, value] : fields) {

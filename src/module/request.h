@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/algorithms.h"
@@ -80,11 +81,8 @@ struct Piece {
   std::string bytes;
 };
 
-// A field of a hash, and its value.
-struct Field {
-  std::string name;
-  std::string value;
-};
+// The names and the values of fields of a hash.
+using Fields = std::vector<std::pair<std::string, std::string>>;
 
 // The decision about one counter, and the change of its value. Reused for later requests.
 struct Outcome {
@@ -104,7 +102,7 @@ struct Outcome {
   bool is_kept = false;
 
   // Of a budget instead: the fields that change, and whether the others leave.
-  std::vector<Field> fields;
+  Fields fields;
   bool replaces_fields = false;
   bool knows_id = false;
   bool follows = false;                           // an alternative to the budget before it

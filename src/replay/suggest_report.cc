@@ -108,11 +108,8 @@ std::string exactness_text(const SuggestReport& report) {
          "unit,\nelse upper bounds.";
 }
 
-// A curve of a chart, in a class of kCurveStyle.
-struct ChartLine {
-  const DemandCurve* curve;
-  std::string style;
-};
+// The curves of a chart, each in a class of kCurveStyle.
+using ChartLines = std::vector<std::pair<const DemandCurve*, std::string>>;
 
 // Returns the label of a power of ten.
 std::string power_text(int power) {
@@ -150,12 +147,12 @@ std::string curve_path(const DemandCurve& curve, double keys, double decades_x, 
 // Returns a chart of the share of keys that are denied (logarithmic) by the limit (logarithmic).
 // Shares below that of one key are zero, on a line of its own. `title`: plain text. `axis`: the
 // title of the axis of limits. `chosen`: a limit to mark, or 0.
-std::string curve_chart(const std::vector<ChartLine>& lines, std::uint64_t all, double harm,
+std::string curve_chart(const ChartLines& lines, std::uint64_t all, double harm,
                         const std::string& title, const std::string& axis,
                         std::uint64_t chosen = 0) {
   const auto keys = static_cast<double>(std::max<std::uint64_t>(all, 1));
   std::uint64_t largest = 1;
-  for (const ChartLine& each : lines) largest = std::max(largest, each.curve->largest());
+  for (const auto& [curve, style] : lines) largest = std::max(largest, curve->largest());
   const double decades_x = std::max(1.0, std::ceil(std::log10(static_cast<double>(largest) + 1)));
   const double decades_y = std::max(1.0, std::ceil(std::log10(keys)));
   const auto last_x = static_cast<int>(decades_x), last_y = static_cast<int>(decades_y);
@@ -178,9 +175,9 @@ std::string curve_chart(const std::vector<ChartLine>& lines, std::uint64_t all, 
   if (chosen > 0) {
     out += "<path class=\"chosen\" d=\"M" + decimal(x_of(chosen, decades_x), 1) + " 0V100\"/>\n";
   }
-  for (const ChartLine& each : lines) {
-    out += "<path class=\"curve " + each.style + "\" d=\"" +
-           curve_path(*each.curve, keys, decades_x, decades_y) + "\"/>\n";
+  for (const auto& [curve, style] : lines) {
+    out += "<path class=\"curve " + style + "\" d=\"" +
+           curve_path(*curve, keys, decades_x, decades_y) + "\"/>\n";
   }
   out += "</svg>\n</div>\n<div class=\"axis\" aria-hidden=\"true\">";
   const int step = decades_x > 5 ? 2 : 1;
@@ -229,7 +226,7 @@ std::string html_section(const SuggestReport& report, double harm, Duration peri
   const std::string per = core::format_period(period);
   std::string out = "<section aria-labelledby=\"per-" + per + "\">\n<h2 id=\"per-" + per +
                     "\">All requests, per " + per + "</h2>\n<ul class=\"legend\">";
-  std::vector<ChartLine> lines;
+  ChartLines lines;
   for (const DemandCurve& each : report.curves) {
     if (each.period != period) continue;
     const std::string name(to_string(each.algorithm));
@@ -307,7 +304,7 @@ std::string html_advice(const SuggestReport& report, const Advice& advice, doubl
   out += html_clients(advice) +
          "<h3>Share of clients denied, by the burst</h3>\n<ul class=\"legend\">";
   const std::size_t chosen = advice.bucket();
-  std::vector<ChartLine> lines;
+  ChartLines lines;
   const auto add = [&](std::size_t index, const char* style) {
     if (index < advice.route->demand.first_bucket() || index >= curves.size()) return;
     lines.push_back({&curves[index], style});

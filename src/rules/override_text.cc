@@ -234,15 +234,12 @@ Limit rules::OverrideNumbers::with(const Override& given, const Rule& rule, cons
   if (given.kind != Override::Kind::kNumbers) return numbers_with(given, rule, limit, planned);
   const std::uint64_t mixed =
       given.limit + given.burst.value_or(0) * 7 + std::uint64_t{planned.capacity()} * 31;
-  std::optional<Known>& known = known_[mixed % known_.size()];
-  const bool is_known = known && known->limit == given.limit && known->per == given.per &&
-                        known->calendar == given.calendar && known->burst == given.burst &&
-                        known->planned == planned;
-  if (!is_known) {
-    known = Known{given.limit, given.per, given.calendar,
-                  given.burst, planned,   numbers_with(given, rule, limit, planned)};
+  auto& known = known_[mixed % known_.size()];
+  const auto numbers = std::tie(given.limit, given.per, given.calendar, given.burst, planned);
+  if (!known || known->first != numbers) {
+    known.emplace(numbers, numbers_with(given, rule, limit, planned));
   }
-  return known->numbers;
+  return known->second;
 }
 
 }  // namespace sluice

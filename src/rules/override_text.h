@@ -6,6 +6,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <utility>
 
 #include "sluice/expected.h"
 #include "sluice/overrides.h"
@@ -42,14 +44,10 @@ class OverrideNumbers {
   Limit with(const Override& given, const Rule& rule, const RuleLimit& limit, const Limit& planned);
 
  private:
-  struct Known {
-    std::uint64_t limit;
-    std::optional<Duration> per;
-    std::optional<CalendarUnit> calendar;
-    std::optional<std::uint64_t> burst;
-    Limit planned, numbers;
-  };
-  std::array<std::optional<Known>, 64> known_;
+  // The numbers of an override and those planned.
+  using Numbers = std::tuple<std::uint64_t, std::optional<Duration>, std::optional<CalendarUnit>,
+                             std::optional<std::uint64_t>, Limit>;
+  std::array<std::optional<std::pair<Numbers, Limit>>, 64> known_;
 };
 
 // The text of an override in files and in Redis: words with one space between them, such as

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "insight/top_keys.h"
@@ -26,38 +27,6 @@
 #include "sluice/limit.h"
 
 namespace sluice::server::resp {
-
-// Remembers the limits that requests give as numbers. Most requests use the same few limits, and
-// creating one costs more than the rest of the request.
-class LimitCache {
- public:
-  // Returns the limit with these numbers, whatever the quantity, or null.
-  const Limit* find(const ThrottleArguments& asked) const noexcept {
-    const std::size_t at = place(asked);
-    const ThrottleArguments& known = asked_[at];
-    const bool same =
-        known.burst == asked.burst && known.count == asked.count && known.period == asked.period;
-    return same && limits_[at] ? &*limits_[at] : nullptr;
-  }
-  const Limit& keep(const ThrottleArguments& asked, const Limit& limit) {
-    const std::size_t at = place(asked);
-    asked_[at] = asked;
-    return limits_[at].emplace(limit);
-  }
-
- private:
-  static constexpr std::size_t kPlaces = 64;
-
-  static std::size_t place(const ThrottleArguments& asked) noexcept {
-    constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15;
-    std::uint64_t mixed = asked.burst * kOdd ^ asked.count;
-    mixed = mixed * kOdd ^ static_cast<std::uint64_t>(asked.period.count());
-    return static_cast<std::size_t>(mixed * kOdd >> 58);
-  }
-
-  std::array<ThrottleArguments, kPlaces> asked_;
-  std::array<std::optional<Limit>, kPlaces> limits_;  // of `asked_` at the same index
-};
 
 // Writes a line "request" about an answered request, with these fields: command (with its part, if
 // it has parts; for an unknown command, the client's word); status, which is "ok" or the first word
@@ -113,7 +82,8 @@ class CommandHandler final : public Handler {
   // The members below are for the commands.
   const Parts parts;
   Session session;
-  LimitCache limits;                    // of CL.THROTTLE
+  // The latest limits of CL.THROTTLE with their numbers, at places by these.
+  std::array<std::optional<std::pair<ThrottleArguments, Limit>>, 64> limits;
   NamedAttributes attributes;           // of RL.CHECK
   std::vector<LimitCost> costs;         // of RL.CHECK
   std::vector<LimitCost> actual_costs;  // of RL.SETTLE
