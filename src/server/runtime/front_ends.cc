@@ -64,13 +64,13 @@ Status FrontEnd::open(std::size_t loops, std::span<const KnownClient> clients,
   return {};
 }
 
-net::Acceptor::Parts FrontEnd::accept_in(const LoopServices& loop) {
-  return {.loop = loop.context,
-          .recorder = loop.session.recorder,
+net::Acceptor::Parts FrontEnd::accept_in(Loop& loop) {
+  return {.loop = loop.context(),
+          .recorder = loop.session().recorder,
           .warn = warning_writer(parts_.log),
           .connections = connections_,
           .most = bounds_.connections,
-          .clock = loop.clock,
+          .clock = parts_.clock,
           .descriptors = &parts_.descriptors,
           .share = share_,
           .tls = tls_.get(),
@@ -373,16 +373,16 @@ std::vector<http::Route> public_routes() {
   return all;
 }
 
-PublicHandler::PublicHandler(const FrontEndParts& parts, const LoopServices& loop,
-                             const Access& access, net::FiberSleeps* waiting)
-    : recorder_(loop.session.recorder),
+PublicHandler::PublicHandler(const FrontEndParts& parts, Loop& loop, const Access& access,
+                             net::FiberSleeps* waiting)
+    : recorder_(loop.session().recorder),
       log_(parts.log),
-      operations_(parts.operations.in(loop.sleeps)),
+      operations_(parts.operations.in(&loop.sleeps())),
       access_(access),
-      session_(loop.session),
+      session_(loop.session()),
       auth_(session_, parts.trusted, parts.log),
       check_(session_, waiting),
-      rls_(loop.session, parts.envoy) {
+      rls_(loop.session(), parts.envoy) {
   session_.use_trace([this] {
     trace_buffers_.clear();
     return find_header(request_->fields, "traceparent", trace_buffers_);
@@ -507,23 +507,20 @@ Status FrontEnds::check(FrontEnd& opened) {
 }
 
 void FrontEnds::start(Loop& loop, std::size_t number) {
-  const LoopServices& services = loop.services();
-  if (http_.is_open()) loop.add(make_http(services, number));
-  if (grpc_.is_open()) loop.add(make_grpc(services, number));
-  if (resp_.is_open()) loop.add(make_resp(services, number));
+  if (http_.is_open()) loop.add(make_http(loop, number));
+  if (grpc_.is_open()) loop.add(make_grpc(loop, number));
+  if (resp_.is_open()) loop.add(make_resp(loop, number));
 }
 
 // HTTP: /v1/check, /v1/auth, /json and the operations.
-std::unique_ptr<net::LoopFrontEnd> FrontEnds::make_http(const LoopServices& loop,
-                                                        std::size_t number) {
+std::unique_ptr<net::LoopFrontEnd> FrontEnds::make_http(Loop& loop, std::size_t number) {
   net::FiberSleeps* waiting = nullptr;
-  auto fibers = loop.fibers;
-  if (!fibers) fibers.emplace();  // /metrics waits, whatever the store does
+  net::FiberPool::Options fibers;  // /metrics waits, whatever the store does
   if (http_.bounds().waiting > 0) {
-    waiting = loop.sleeps;
-    fibers->most += http_.bounds().waiting;
+    waiting = &loop.sleeps();
+    fibers.most += http_.bounds().waiting;
   }
-  const auto make = [this, loop, waiting] {
+  const auto make = [this, &loop, waiting] {
     return std::make_unique<PublicHandler>(parts_, loop, http_.access(), waiting);
   };
   return std::make_unique<http::FrontEnd>(
@@ -532,14 +529,13 @@ std::unique_ptr<net::LoopFrontEnd> FrontEnds::make_http(const LoopServices& loop
 }
 
 // gRPC: Envoy's rate limit service and Limitador's.
-std::unique_ptr<net::LoopFrontEnd> FrontEnds::make_grpc(const LoopServices& loop,
-                                                        std::size_t number) {
-  const auto open_stream = [this, &context = loop.context](const grpc::Call& call,
-                                                           grpc::StreamOut& out) {
+std::unique_ptr<net::LoopFrontEnd> FrontEnds::make_grpc(Loop& loop, std::size_t number) {
+  const auto open_stream = [this, &context = loop.context()](const grpc::Call& call,
+                                                             grpc::StreamOut& out) {
     return open_quota(call, out, context);
   };
-  const auto make = [this, session = loop.session] {
-    return std::make_unique<RlsHandler>(session, parts_.envoy, grpc_.access());
+  const auto make = [this, &loop] {
+    return std::make_unique<RlsHandler>(loop.session(), parts_.envoy, grpc_.access());
   };
   return std::make_unique<grpc::FrontEnd>(
       grpc::Options{.bounds = grpc_.bounds(),
@@ -550,7 +546,7 @@ std::unique_ptr<net::LoopFrontEnd> FrontEnds::make_grpc(const LoopServices& loop
                     .max_age = parts_.config.grpc_max_age,
                     .serving = parts_.ready,
                     .make = make,
-                    .fibers = loop.fibers,
+                    .fibers = loop.fibers(),
                     .role_of_certificate = grpc_.role_of_certificate()},
       grpc_.accept_in(loop), grpc_.take_socket(number));
 }
@@ -567,28 +563,28 @@ std::unique_ptr<grpc::StreamIn> FrontEnds::open_quota(const grpc::Call& call, gr
 }
 
 // RESP: the commands for clients of Redis.
-std::unique_ptr<net::LoopFrontEnd> FrontEnds::make_resp(const LoopServices& loop,
-                                                        std::size_t number) {
+std::unique_ptr<net::LoopFrontEnd> FrontEnds::make_resp(Loop& loop, std::size_t number) {
   ServerOverrides* const overrides = parts_.overrides;
-  const bool has_file = !loop.redis && overrides != nullptr && !overrides->path().empty();
+  const bool has_file =
+      loop.stores() == nullptr && overrides != nullptr && !overrides->path().empty();
   std::function<void(const std::function<void()>&)> run_elsewhere;
-  if (has_file && parts_.elsewhere != nullptr && loop.sleeps != nullptr) {
-    run_elsewhere = [elsewhere = parts_.elsewhere, sleeps = loop.sleeps](const auto& work) {
-      net::run_elsewhere(*elsewhere, *sleeps, work);
+  if (has_file && parts_.main != nullptr) {
+    run_elsewhere = [this, &loop](const auto& work) {
+      net::run_elsewhere(parts_.main->context(), loop.sleeps(), work);
     };
   }
-  const auto make = [this, loop, run_elsewhere] {
+  const auto make = [this, &loop, run_elsewhere] {
     return std::make_unique<resp::CommandHandler>(resp::CommandHandler::Parts{
-        .session = loop.session,
+        .session = loop.session(),
         .users = resp_users_,
-        .clock = loop.clock,
+        .clock = parts_.clock,
         .version = SLUICE_VERSION,
         .started = started_,
         .connections = resp_.connections(),
         .access_log = parts_.log.options().access ? &parts_.log : nullptr,
         .on_network = !resp_.listening().loopback,
         .overrides = parts_.overrides,
-        .redis = loop.redis,
+        .redis = loop.redis(),
         .top_keys = parts_.top_keys,
         .run_elsewhere = run_elsewhere});
   };
@@ -599,21 +595,21 @@ std::unique_ptr<net::LoopFrontEnd> FrontEnds::make_resp(const LoopServices& loop
                     .unix_path = resp_.listening().unix_path,
                     .idle_timeout = parts_.config.resp_idle_timeout,
                     .make = make,
-                    .fibers = loop.fibers,
+                    .fibers = loop.fibers(),
                     .fibers_apart = run_elsewhere ? std::optional(kOverrideFibers) : std::nullopt},
       resp_.accept_in(loop), resp_.take_socket(number));
 }
 
-std::unique_ptr<net::LoopFrontEnd> FrontEnds::start_administration(const LoopServices& loop) {
-  if (!admin_.is_open()) return nullptr;
-  const auto make = [this, loop] {
-    return std::make_unique<AdminHandler>(make_admin_(loop.session.limiter),
-                                          parts_.operations.in(loop.sleeps), admin_.access(),
-                                          loop.session.recorder, parts_.log);
+void FrontEnds::start_administration(Loop& loop) {
+  if (!admin_.is_open()) return;
+  const auto make = [this, &loop] {
+    return std::make_unique<AdminHandler>(make_admin_(), parts_.operations.in(&loop.sleeps()),
+                                          admin_.access(), loop.session().recorder, parts_.log);
   };
-  return std::make_unique<http::FrontEnd>(
-      http::Options{admin_.bounds(), make, loop.fibers, admin_.role_of_certificate()},
-      admin_.accept_in(loop), admin_.take_socket(0));
+  // /metrics waits, whatever the store does.
+  loop.add(std::make_unique<http::FrontEnd>(
+      http::Options{admin_.bounds(), make, kAdminFibers, admin_.role_of_certificate()},
+      admin_.accept_in(loop), admin_.take_socket(0)));
 }
 
 void FrontEnds::unlink() noexcept {

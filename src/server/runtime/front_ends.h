@@ -56,8 +56,8 @@ struct FrontEndParts {
   net::DescriptorBudget& descriptors;
   ServerOverrides* overrides = nullptr;
   const insight::TopKeys* top_keys = nullptr;
-  QuotaServer* quota = nullptr;                  // null: no quotas
-  boost::asio::io_context* elsewhere = nullptr;  // a loop for work that blocks; null: there is none
+  QuotaServer* quota = nullptr;  // null: no quotas
+  Loop* main = nullptr;          // runs work that blocks; null: there is none
 };
 
 // A listening address of a protocol, with its sockets for all loops.
@@ -81,7 +81,7 @@ class FrontEnd {
               net::InheritedSockets& inherited);
   bool is_open() const noexcept { return listening_.has_value(); }
   // What accepts its connections in a loop, if it is open.
-  net::Acceptor::Parts accept_in(const LoopServices& loop);
+  net::Acceptor::Parts accept_in(Loop& loop);
   net::ListeningSocket take_socket(std::size_t number) {
     return std::move(listening_->sockets[number]);
   }
@@ -133,8 +133,8 @@ class FrontEnd {
 inline constexpr net::FiberPool::Options kAdminFibers{.most = 4 + MetricsWorker::kMostWaiting,
                                                       .stack_bytes = std::size_t{8} << 20};
 
-// Returns what the pages of the administration use, and decide by that limiter.
-using MakeAdmin = std::function<AdminEndpoint(Limiter& limiter)>;
+// Returns what the pages of the administration use.
+using MakeAdmin = std::function<AdminEndpoint()>;
 
 // Returns what the HTTP front end answers, for the reference.
 std::vector<http::Route> public_routes();
@@ -146,7 +146,7 @@ std::vector<http::Route> public_routes();
 class PublicHandler final : public http::Handler {
  public:
   // `waiting` is for requests that wait for units; null: none may.
-  PublicHandler(const FrontEndParts& parts, const LoopServices& loop, const Access& access,
+  PublicHandler(const FrontEndParts& parts, Loop& loop, const Access& access,
                 net::FiberSleeps* waiting = nullptr);
 
   void handle(const http::Request& request, http::Response& response) override;
@@ -210,8 +210,8 @@ class FrontEnds {
   Status open(std::size_t loops, net::InheritedSockets& inherited);
   // Starts the front ends that are open in the loop of that number.
   void start(Loop& loop, std::size_t number);
-  // Starts the administration; null if it is off.
-  std::unique_ptr<net::LoopFrontEnd> start_administration(const LoopServices& loop);
+  // Starts the administration in this loop if it is open.
+  void start_administration(Loop& loop);
   // Removes the Unix sockets, except for the administration's.
   void unlink() noexcept;
   // All listening sockets, while no loop has stopped accepting.
@@ -236,9 +236,9 @@ class FrontEnds {
   void add_metrics(metrics::Registry& registry) const;
 
  private:
-  std::unique_ptr<net::LoopFrontEnd> make_http(const LoopServices& loop, std::size_t number);
-  std::unique_ptr<net::LoopFrontEnd> make_grpc(const LoopServices& loop, std::size_t number);
-  std::unique_ptr<net::LoopFrontEnd> make_resp(const LoopServices& loop, std::size_t number);
+  std::unique_ptr<net::LoopFrontEnd> make_http(Loop& loop, std::size_t number);
+  std::unique_ptr<net::LoopFrontEnd> make_grpc(Loop& loop, std::size_t number);
+  std::unique_ptr<net::LoopFrontEnd> make_resp(Loop& loop, std::size_t number);
   std::unique_ptr<grpc::StreamIn> open_quota(const grpc::Call& call, grpc::StreamOut& out,
                                              boost::asio::io_context& loop) const;
   Status check(FrontEnd& opened);

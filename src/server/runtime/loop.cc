@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <boost/asio/post.hpp>
-#include <cstdlib>
-#include <exception>
 #include <thread>
 #include <utility>
 
@@ -29,28 +27,24 @@ RuleStores rule_stores(LoopStores* loop, const Overrides* overrides) {
   return {.shadow = loop->shadow(), .local = loop->local(), .overrides = overrides};
 }
 
-Loop::Loop(const MakeSession& make_session, const net::LoopClock& clock,
-           const MakeStores& make_stores, const net::FiberPool::Options& fibers)
-    : stores_(make_stores ? make_stores(context_) : nullptr),
-      services_{.context = context_,
-                .session = make_session(stores_.get()),
-                .clock = clock,
-                .sleeps = &sleeps_} {
-  if (!stores_) return;
-  services_.fibers = fibers;
-  services_.redis = [stores = stores_.get()] { return stores->redis(); };
+void Loop::open(std::unique_ptr<LoopStores> stores, const Session::Parts& session) {
+  stores_ = std::move(stores);
+  session_.emplace(session);
 }
 
-Loop::~Loop() {
-  try {
-    stop();
-  } catch (const std::exception&) {
-    std::abort();  // no memory for the message that ends the thread, which uses this object
-  }
+std::function<redis::Client*()> Loop::redis() const {
+  if (!stores_) return {};
+  return [stores = stores_.get()] { return stores->redis(); };
+}
+
+void Loop::run() {
+  context_.run();
+  sleeps_.stop();
+  if (stores_) stores_->stop();
 }
 
 void Loop::start() {
-  thread_ = std::thread([this] { context_.run(); });
+  thread_ = std::thread([this] { run(); });
 }
 
 void Loop::follow_rules() {
@@ -60,7 +54,7 @@ void Loop::follow_rules() {
 }
 
 void Loop::hand_over_keys() {
-  insight::KeyRecorder* const keys = services_.session.keys;
+  insight::KeyRecorder* const keys = session_->keys;
   if (keys != nullptr) boost::asio::post(context_, [keys] { keys->hand_over(); });
 }
 
@@ -81,13 +75,8 @@ void Loop::drain(std::function<void()> drained) {
 }
 
 void Loop::stop() {
-  if (!thread_.joinable()) return;
-  boost::asio::post(context_, [this] {
-    sleeps_.stop();
-    if (stores_) stores_->stop();
-    context_.stop();
-  });
-  thread_.join();
+  context_.stop();
+  if (thread_.joinable()) thread_.join();
 }
 
 }  // namespace sluice::server

@@ -15,48 +15,48 @@
 #include "server/logging/log.h"
 #include "server/net/fiber.h"
 #include "server/net/fiber_sleep.h"
-#include "server/net/loop_clock.h"
 #include "server/net/loop_front_end.h"
 #include "server/storage/loop_stores.h"
 
 namespace sluice::server {
 
-// What a front end uses in one event loop.
-struct LoopServices {
-  boost::asio::io_context& context;
-  Session::Parts session;  // of each handler
-  const net::LoopClock& clock;
-  std::optional<net::FiberPool::Options> fibers = {};  // if the store may wait
-  std::function<redis::Client*()> redis = {};          // called for each command; empty: no Redis
-  net::FiberSleeps* sleeps = nullptr;                  // null: no request may wait for units
-};
-
-// An event loop with a thread of its own, its stores and its front ends.
+// An event loop with its stores and its front ends. It runs in a thread of its own or in that of
+// the caller.
 //
-// If `make_stores` makes stores, they may wait, and each request runs on a fiber. Otherwise the
-// store never waits, and requests run on the loop's own stack.
+// Stores of a loop may wait, and then each request runs on a fiber. Without them the store never
+// waits, and requests run on the loop's own stack.
 //
-// Thread-safety: the thread that made it. Ownership: borrows what it is given; whatever
-// `make_stores` uses must outlive the loop.
+// Thread-safety: the thread that made it. Ownership: owns its stores and front ends; what they use
+// must outlive it.
 class Loop {
  public:
-  // Called once, before the loop runs. Null: the store never waits.
-  using MakeStores = std::function<std::unique_ptr<LoopStores>(boost::asio::io_context&)>;
-  // Called once, with these stores or null.
-  using MakeSession = std::function<Session::Parts(LoopStores* stores)>;
-
-  // `fibers`: `most` requests at the same time; others are queued.
-  Loop(const MakeSession& make_session, const net::LoopClock& clock,
-       const MakeStores& make_stores = {}, const net::FiberPool::Options& fibers = {});
-  ~Loop();
+  Loop() = default;
+  ~Loop() { stop(); }
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
 
-  // For front ends, which are added before start().
-  const LoopServices& services() const noexcept { return services_; }
+  boost::asio::io_context& context() noexcept { return context_; }
+  // Sets what its front ends use. Call it once, before they are made.
+  void open(std::unique_ptr<LoopStores> stores, const Session::Parts& session);
+  // Null: the store never waits.
+  LoopStores* stores() const noexcept { return stores_.get(); }
+  // Of each handler.
+  const Session::Parts& session() const { return *session_; }
+  net::FiberSleeps& sleeps() noexcept { return sleeps_; }
+  // If the store may wait.
+  std::optional<net::FiberPool::Options> fibers() const {
+    return stores_ ? std::optional(net::FiberPool::Options()) : std::nullopt;
+  }
+  // Called for each command; empty: no Redis.
+  std::function<redis::Client*()> redis() const;
+
+  // Front ends are added before the loop runs.
   void add(std::unique_ptr<net::LoopFrontEnd> front_end) {
     front_ends_.push_back(std::move(front_end));
   }
+  // Runs in this thread until stop(). Then requests that wait for the store fail.
+  void run();
+  // Runs in a thread of its own.
   void start();
   // Releases rules that are no longer active; requests that wait do so when they are done.
   void follow_rules();
@@ -65,7 +65,7 @@ class Loop {
   // These call `stopped` and `drained` in the loop's thread.
   void stop_accepting(net::Queued queued, std::function<void()> stopped);
   void drain(std::function<void()> drained);
-  // Closes all connections; requests that wait for the store fail.
+  // Ends run(), and waits for the thread if there is one. Nothing more is read or sent.
   void stop();
 
  private:
@@ -74,7 +74,7 @@ class Loop {
       context_.get_executor()};
   net::FiberSleeps sleeps_{context_};
   std::unique_ptr<LoopStores> stores_;
-  LoopServices services_;
+  std::optional<Session::Parts> session_;
   std::vector<std::unique_ptr<net::LoopFrontEnd>> front_ends_;
   std::thread thread_;
 };

@@ -74,27 +74,28 @@ class LoopTest : public ::testing::Test {
     return {limiter, *manager_, recorder_, denials_, rule_stores(stores, nullptr)};
   }
   void start(Waits waits, std::size_t most = 512) {
-    const auto make_stores = [&](boost::asio::io_context& in) {
-      auto made = std::make_unique<WaitingStores>(in);
-      stores_ = made.get();
-      stores_->store.waits = waits;
-      return made;
-    };
-    run(make_stores, {.most = most});
+    loop_.emplace();
+    auto stores = std::make_unique<WaitingStores>(loop_->context());
+    stores_ = stores.get();
+    stores_->store.waits = waits;
+    loop_->open(std::move(stores), session(stores_));
+    serve(net::FiberPool::Options{.most = most});
   }
-  void start_without_waiting() { run({}, {}); }
-  void run(const Loop::MakeStores& make_stores, const net::FiberPool::Options& fibers) {
-    loop_.emplace(std::bind_front(&LoopTest::session, this), loop_clock_, make_stores, fibers);
+  void start_without_waiting() {
+    loop_.emplace();
+    loop_->open(nullptr, session(nullptr));
+    serve({});
+  }
+  void serve(const std::optional<net::FiberPool::Options>& fibers) {
     auto listening = net::listen_at(parse_address("unix:" + path_).value(), 1);
     ASSERT_TRUE(listening) << listening.error();
-    const LoopServices& services = loop_->services();
-    const auto make = [this, &services] {
-      return std::make_unique<PublicHandler>(front_end_parts_, services, access_);
+    const auto make = [this] {
+      return std::make_unique<PublicHandler>(front_end_parts_, *loop_, access_);
     };
     loop_->add(std::make_unique<http::FrontEnd>(
-        http::Options{bounds_, make, services.fibers},
-        net::Acceptor::Parts{services.context, recorder_, warning_writer(log_), connections_,
-                             bounds_.connections, services.clock},
+        http::Options{bounds_, make, fibers},
+        net::Acceptor::Parts{loop_->context(), recorder_, warning_writer(log_), connections_,
+                             bounds_.connections, loop_clock_},
         std::move(listening->sockets[0])));
     loop_->start();
   }
@@ -422,8 +423,10 @@ TEST_F(LoopTest, StopsWhileRequestsWait) {
 }
 
 TEST_F(LoopTest, StopsIfItNeverRan) {
-  const Loop loop([this](LoopStores* stores) { return session(stores); }, loop_clock_,
-                  [](boost::asio::io_context& in) { return std::make_unique<WaitingStores>(in); });
+  Loop loop;
+  auto stores = std::make_unique<WaitingStores>(loop.context());
+  const Session::Parts parts = session(stores.get());
+  loop.open(std::move(stores), parts);
 }
 
 }  // namespace

@@ -431,12 +431,12 @@ class Server {
   bool run();
 
  private:
-  AdminEndpoint admin_parts(Limiter& limiter);
+  AdminEndpoint admin_parts();
   Status open_otlp();
   void add_metrics();
+  Session::Parts session_parts(LoopStores* stores);
   void start_loops(std::size_t threads);
   void start_quota(Loop& loop);
-  void start_administration();
   void wait_for_signal();
   void check_for_changes();
   ServerRules::Reloaded reload();
@@ -458,9 +458,6 @@ class Server {
   void stop();
 
   const net::LoopClock& clock_ = net::LoopClock::system();
-  boost::asio::io_context main_{1};
-  // Destroyed after every member that has a thread; see the end of run().
-  boost::asio::signal_set signals_{main_};
   const Config config_;
   Log log_;
   ServerRules rules_;
@@ -485,18 +482,17 @@ class Server {
   const std::shared_ptr<QuotaServer> quota_ =
       std::make_shared<QuotaServer>(config_.quota, rules_.manager(), log_);
   FrontEnds front_ends_;
-  boost::asio::steady_timer change_timer_{main_};
-  boost::asio::steady_timer keys_timer_{main_};
-  net::SteadyTime::duration keys_took_{0};    // of the parts since keys_timer_
-  std::unique_ptr<LoopStores> admin_stores_;  // if the store may wait
-  net::FiberSleeps admin_sleeps_{main_};
-  std::unique_ptr<net::LoopFrontEnd> administration_;
+  Loop main_;  // runs the administration and the timers, in the thread of run()
+  boost::asio::signal_set signals_{main_.context()};
+  boost::asio::steady_timer change_timer_{main_.context()};
+  boost::asio::steady_timer keys_timer_{main_.context()};
+  net::SteadyTime::duration keys_took_{0};       // of the parts since keys_timer_
   detail::Waits waits_{config_.bounds.waiting};  // of all loops
   std::deque<Loop> loops_;
-  boost::asio::steady_timer shutdown_timer_{main_};
+  boost::asio::steady_timer shutdown_timer_{main_.context()};
   bool is_ending_ = false;
-  Handover handover_{main_, log_, [this] { return descriptors_to_give(); }, [this] { hand_over(); },
-                     [this] { return stores_->snapshot_lock() >= 0; }};
+  Handover handover_{main_.context(), log_, [this] { return descriptors_to_give(); },
+                     [this] { hand_over(); }, [this] { return stores_->snapshot_lock() >= 0; }};
   // Destroyed first, because the metrics borrow the other members.
   MetricsWorker metrics_worker_{registry_};
 };
@@ -523,7 +519,7 @@ Server::Server(const Config& config, ServerRules rules, std::unique_ptr<ServerOv
                    &top_keys_,
                    quota_.get(),
                    &main_},
-                  [this](Limiter& limiter) { return admin_parts(limiter); }) {
+                  [this] { return admin_parts(); }) {
   if (!config_.found_file.empty()) {
     log_.info("the configuration is a file of the current folder, because there is no --config",
               {{"file", config_.found_file}});
@@ -539,7 +535,7 @@ Server::Server(const Config& config, ServerRules rules, std::unique_ptr<ServerOv
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit of file sizes returns an error
 }
 
-AdminEndpoint Server::admin_parts(Limiter& limiter) {
+AdminEndpoint Server::admin_parts() {
   const auto done = [this](std::string_view what, std::string_view peer) {
     log_.info("administration", {{"what", what}, {"peer", peer}});
     follow_rules();
@@ -548,22 +544,22 @@ AdminEndpoint Server::admin_parts(Limiter& limiter) {
     return rules_.push(before, std::move(texts), std::move(by), replaces);
   };
   const auto find_blocks = [this](std::size_t most) {
-    return stores_->find_blocks(admin_stores_.get(), most);
+    return stores_->find_blocks(main_.stores(), most);
   };
   return {.rules = rules_.manager(),
-          .limiter = limiter,
+          .limiter = main_.session().limiter,
           .token = token_,
           .status = [this] { return status(); },
           .reload = [this] { return reload(); },
           .done = done,
           .overrides = overrides_.get(),
           .lost = &lost_overrides_,
-          .local = admin_stores_ ? admin_stores_->local() : nullptr,
+          .local = main_.session().stores.local,
           .push = push,
           .find_blocks = find_blocks,
           .read_ledger =
               [this](const LedgerReplay::See& see) {
-                return stores_->read_ledger(admin_stores_.get(), see);
+                return stores_->read_ledger(main_.stores(), see);
               },
           .top_keys = &top_keys_,
           .denials = &denials_,
@@ -628,11 +624,10 @@ Status Server::open() {
   auto opened = front_ends_.open(threads, *inherited);
   if (opened) {
     start_loops(threads);
-    start_administration();
     const auto plan = plan_descriptors({.limit = raise_descriptor_limit(),
                                         .open = count_open_descriptors(),
                                         .loops = threads,
-                                        .redis = admin_stores_ != nullptr,
+                                        .redis = main_.stores() != nullptr,
                                         .connections = front_ends_.most_connections(),
                                         .chosen = has_chosen_bounds(config_)});
     descriptors_.set(plan.connections, plan.reserve);
@@ -649,59 +644,44 @@ Status Server::open() {
   return opened;
 }
 
+// What every loop has.
+Session::Parts Server::session_parts(LoopStores* stores) {
+  return {stores != nullptr ? stores->limiter() : *stores_->limiter(), rules_.manager(),
+          registry_.make_recorder(), denials_, rule_stores(stores, &overrides_->all())};
+}
+
 void Server::start_loops(std::size_t threads) {
-  const auto make_stores = [this](boost::asio::io_context& loop) { return stores_->make(loop); };
   const bool hash_all = config_.log.keys != LogKeys::kPlain;
   for (std::size_t i = 0; i < threads; ++i) {
-    TrafficRecorder* const traffic =
-        traffic_ ? &recorders_.emplace_back(*traffic_, denials_, hash_all) : nullptr;
-    insight::KeyRecorder* const keys = top_keys_.is_on() ? &top_keys_.make_recorder() : nullptr;
-    const auto make_session = [&](LoopStores* stores) -> Session::Parts {
-      return {stores != nullptr ? stores->limiter() : *stores_->limiter(),
-              rules_.manager(),
-              registry_.make_recorder(),
-              denials_,
-              rule_stores(stores, &overrides_->all()),
-              traffic,
-              keys,
-              &waits_,
-              &recent_.make_lane(),
-              otlp_.get()};
-    };
-    Loop& loop = loops_.emplace_back(make_session, clock_, make_stores);
+    Loop& loop = loops_.emplace_back();
+    auto stores = stores_->make(loop.context());
+    Session::Parts session = session_parts(stores.get());
+    if (traffic_) session.traffic = &recorders_.emplace_back(*traffic_, denials_, hash_all);
+    if (top_keys_.is_on()) session.keys = &top_keys_.make_recorder();
+    session.waits = &waits_;
+    session.recent = &recent_.make_lane();
+    session.otlp = otlp_.get();
+    loop.open(std::move(stores), session);
     front_ends_.start(loop, i);
     if (i == 0 && config_.grpc != "off") start_quota(loop);
   }
+  auto stores = stores_->make(main_.context());
+  const Session::Parts session = session_parts(stores.get());
+  main_.open(std::move(stores), session);
+  front_ends_.start_administration(main_);
 }
 
 // Quotas ask the store itself: a cached denial would lower all parts, and a lease hold units twice.
 void Server::start_quota(Loop& loop) {
-  const LoopServices& services = loop.services();
-  const Session::Parts& parts = services.session;
+  const Session::Parts& parts = loop.session();
   Store& store = parts.stores.shadow != nullptr ? *parts.stores.shadow : parts.limiter.store();
   const StoreKind kind = kind_of(config_);
   ClaimShare claim_share;
   if (kind == StoreKind::kRedis) {
     claim_share =
-        claim_in_redis(services.redis, config_.redis.options.prefix, PermitId::random_text());
+        claim_in_redis(loop.redis(), config_.redis.options.prefix, PermitId::random_text());
   }
-  loop.add(
-      quota_->start(services.context, store, kind, &overrides_->all(), std::move(claim_share)));
-}
-
-void Server::start_administration() {
-  admin_stores_ = stores_->make(main_);
-  Limiter& limiter = admin_stores_ ? admin_stores_->limiter() : *stores_->limiter();
-  LoopServices services{main_,
-                        {limiter,
-                         rules_.manager(),
-                         registry_.make_recorder(),
-                         denials_,
-                         {.overrides = &overrides_->all()}},
-                        clock_};
-  services.fibers = kAdminFibers;  // /metrics waits, whatever the store does
-  services.sleeps = &admin_sleeps_;
-  administration_ = front_ends_.start_administration(services);
+  loop.add(quota_->start(loop.context(), store, kind, &overrides_->all(), std::move(claim_share)));
 }
 
 std::string Server::hint() const {
@@ -723,7 +703,7 @@ void Server::follow_shared_overrides() {
     log_.warning("overrides that this server knew are not in Redis any more, nor are blocks",
                  {{"count", lost.size()}});
   };
-  overrides_->follow(main_, on_trouble, on_lost);
+  overrides_->follow(main_.context(), on_trouble, on_lost);
 }
 
 bool Server::run() {
@@ -735,23 +715,21 @@ bool Server::run() {
   wait_for_signal();
   check_for_changes();
   if (top_keys_.is_on()) collect_keys();
-  rules_.follow_pushes(main_, log_, [this] { follow_rules(); });
+  rules_.follow_pushes(main_.context(), log_, [this] { follow_rules(); });
   follow_shared_overrides();
-  stores_->follow(main_);
+  stores_->follow(main_.context());
   notify_manager("READY=1");
   main_.run();
   stores_->stop_following();
   rules_.stop_following();
   overrides_->stop();
-  admin_sleeps_.stop();
-  if (admin_stores_) admin_stores_->stop();
   for (Loop& loop : loops_) loop.stop();
   const bool overrides = keep_overrides();
   const bool counters = stores_->end_files();
   handover_.finish();  // a successor that waits for the counters
   if (otlp_) otlp_->stop();
   // From here on, a signal does not end the process with the signal's status, when nobody waits for
-  // signals any more. Only the calling thread may be left by then.
+  // signals any more. Any other thread that is left blocks all signals.
   block_signals();
   return overrides && counters;
 }
@@ -781,7 +759,7 @@ void Server::check_for_changes() {
   recent_.want(events_.is_watched());
   stores_->owe(overrides_->waits_since());
   stores_->look();
-  if (admin_stores_) admin_stores_->probe();
+  if (main_.stores() != nullptr) main_.stores()->probe();
   change_timer_.expires_after(kChangeCheck);
   change_timer_.async_wait([this](const error_code& why) {
     if (!why) check_for_changes();
@@ -793,7 +771,7 @@ ServerRules::Reloaded Server::reload() {
   const auto changed = token_.reload();
   if (!changed) log_.error("the token is unchanged", {{"why", changed.error()}});
   // In a turn of its own, because a request may have asked for the reload.
-  if (changed && *changed) boost::asio::post(main_, [this] { events_.end_current(); });
+  if (changed && *changed) boost::asio::post(main_.context(), [this] { events_.end_current(); });
   front_ends_.reload();
   auto result = rules_.reload(log_);
   follow_rules();
@@ -851,7 +829,7 @@ void Server::collect_keys() {
   const auto start = clock_.now();
   const bool more = top_keys_.collect(rules_.manager().current(), kKeysAtOnce);
   keys_took_ += clock_.now() - start;
-  if (more) return boost::asio::post(main_, [this] { collect_keys(); });
+  if (more) return boost::asio::post(main_.context(), [this] { collect_keys(); });
   for (Loop& loop : loops_) loop.hand_over_keys();
   keys_timer_.expires_after(std::max<net::SteadyTime::duration>(kCollectKeys, 20 * keys_took_));
   keys_took_ = {};
@@ -875,7 +853,7 @@ std::vector<int> Server::descriptors_to_give() {
 
 // The successor has the sockets, so this server is not missed, and its health is not of interest.
 void Server::hand_over() {
-  if (administration_) administration_->stop_accepting(net::Queued::kLeave, [] {});
+  main_.stop_accepting(net::Queued::kLeave, [] {});
   events_.end();
   is_ending_ = true;
   log_.info("handed over", {{"connections", front_ends_.connections()}});
@@ -915,10 +893,10 @@ void Server::close_listeners(net::Queued queued) {
   }
   const auto drain_all = [this, queued] {
     if (queued == net::Queued::kAccept) ready_ = false;
-    const auto drained = after_all(loops_, main_, [this] { stop(); });
+    const auto drained = after_all(loops_, main_.context(), [this] { stop(); });
     for (Loop& loop : loops_) loop.drain(drained);
   };
-  const auto stopped = after_all(loops_, main_, drain_all);
+  const auto stopped = after_all(loops_, main_.context(), drain_all);
   for (Loop& loop : loops_) loop.stop_accepting(queued, stopped);
   shutdown_timer_.expires_after(config_.drain_timeout);
   shutdown_timer_.async_wait([this](const error_code& why) {
