@@ -79,8 +79,6 @@ struct PastPush {
   std::string by;
 };
 
-inline constexpr std::size_t kMostPastPushes = 50;
-
 // The text of a file that keeps rules which were active, for a start without Redis:
 //
 //   sluice rules 1

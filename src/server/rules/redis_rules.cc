@@ -48,14 +48,6 @@ std::string by_push(const PublishedRules& rules) {
          (rules.by.empty() ? "" : " by " + rules.by);
 }
 
-std::string lines_of(const RulesManager::Errors& errors) {
-  std::string out;
-  for (const RuleError& error : errors) {
-    out.append(out.empty() ? "" : "\n").append(error.to_string());
-  }
-  return out;
-}
-
 // The error of rules that cannot be read from Redis.
 RuleError lost_rules(const RedisRulesSource& source, std::string_view why) {
   return {source.key, 1, 1, std::string(why),
@@ -122,13 +114,13 @@ Expected<std::unique_ptr<PushedRules>> PushedRules::open(RedisRulesSource source
       return std::unique_ptr<PushedRules>(
           new PushedRules(std::move(source), std::move(*rules), std::move(*manager)));
     }
-    why = lines_of(manager.error());
+    why = error_lines(manager.error());
   }
   if (!kept) return Unexpected{std::move(why)};
   auto manager = opened(*kept);
   if (!manager) {
     return Unexpected{why + "\nand the rules in " + source.cache + " are wrong:\n" +
-                      lines_of(manager.error())};
+                      error_lines(manager.error())};
   }
   log.error("the rules in Redis cannot be read; the server starts with those that it had last",
             {{"why", why},

@@ -73,6 +73,14 @@ void read(const FileLook& look, FilesRead& out) {
 
 }  // namespace
 
+std::string error_lines(const std::vector<RuleError>& errors) {
+  std::string out;
+  for (const RuleError& error : errors) {
+    out.append(out.empty() ? "" : "\n").append(error.to_string());
+  }
+  return out;
+}
+
 FileLook look_at_file(std::string path) {
   struct stat found{};
   if (::stat(path.c_str(), &found) != 0) return {.path = std::move(path), .error = errno};

@@ -34,6 +34,9 @@ using Picture = std::vector<FileLook>;
 
 FileLook look_at_file(std::string path);
 
+// Returns the errors, one on each line.
+std::string error_lines(const std::vector<RuleError>& errors);
+
 // Examines files, and the *.yaml and *.yml files of directories in the order of their names. Hidden
 // files and folders are skipped, so each file of a Kubernetes ConfigMap appears once.
 Picture look_at(const std::vector<std::string>& paths);

@@ -254,14 +254,6 @@ void add_quota_metrics(metrics::Registry& registry, const QuotaServer& quota) {
 
 namespace {
 
-std::string joined(const std::vector<RuleError>& errors) {
-  std::string out;
-  for (const RuleError& error : errors) {
-    out.append(out.empty() ? "" : "\n").append(error.to_string());
-  }
-  return out;
-}
-
 Expected<std::shared_ptr<const redis::Target>> redis_target(const Config& config) {
   const auto options = redis_options(config);
   if (!options) return Unexpected{options.error()};
@@ -300,11 +292,11 @@ Expected<ServerRules> ServerRules::open(const Config& config) {
     rules.manager_ = rules.pushed_->take_manager();
   } else {
     auto manager = RulesManager::open(config.rules, SystemClock::instance(), terms);
-    if (!manager) return Unexpected{joined(manager.error())};
+    if (!manager) return Unexpected{error_lines(manager.error())};
     rules.manager_ = std::move(*manager);
   }
   auto envoy = EnvoyManager::open(config.envoy, terms);
-  if (!envoy) return Unexpected{joined(envoy.error())};
+  if (!envoy) return Unexpected{error_lines(envoy.error())};
   rules.envoy_ = std::move(*envoy);
   static_cast<void>(rules.changed());
   return rules;

@@ -249,7 +249,6 @@ class ConnectionState final : public net::StreamState,
   void answer_input(std::string_view bytes);
   void answer_pending(std::size_t done);
   std::size_t answer_all(std::string_view input, std::size_t done);
-  bool answer_next(std::string_view input);
   bool read_next(std::string_view input);
   void refuse(const Problem& why);
   void fail() noexcept;
