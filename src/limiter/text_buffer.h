@@ -5,9 +5,21 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <string>
 #include <string_view>
 
 namespace sluice {
+
+// Writes a number in decimal digits where there is room for 20 bytes. Returns the end. Most numbers
+// of an answer have one or two digits.
+inline char* write_number(char* at, std::uint64_t number) noexcept {
+  if (number >= 100) return std::to_chars(at, at + 20, number).ptr;
+  if (number >= 10) *at++ = static_cast<char>('0' + number / 10);
+  *at++ = static_cast<char>('0' + number % 10);
+  return at;
+}
+// Appends it to a text.
+void append_number(std::string& out, std::uint64_t number);
 
 // A buffer in which an answer is assembled; clear() empties it.
 //
@@ -57,13 +69,6 @@ class TextBuffer {
   void put_field_text(std::string_view text, char also = '%');
 
  private:
-  // Most numbers of an answer have one or two digits. Returns the end.
-  static char* write_number(char* at, std::uint64_t number) {
-    if (number >= 100) return std::to_chars(at, at + 20, number).ptr;
-    if (number >= 10) *at++ = static_cast<char>('0' + number / 10);
-    *at++ = static_cast<char>('0' + number % 10);
-    return at;
-  }
   char* room(std::size_t bytes) {
     if (capacity_ - size_ < bytes) grow(bytes);
     return data_.get() + size_;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <string>
 
 namespace sluice {
@@ -31,6 +32,18 @@ TEST(TextBuffer, PutsOneAfterTheOther) {
   EXPECT_EQ(buffer.view(), "a=");
   buffer.clear();
   EXPECT_EQ(buffer.view(), "");
+}
+
+TEST(TextBuffer, AppendsNumbersOfEveryLength) {
+  std::uint64_t number = UINT64_MAX;
+  for (; number > 0; number /= 10) {
+    std::string text = "n=";
+    append_number(text, number);
+    EXPECT_EQ(text, "n=" + std::to_string(number));
+  }
+  std::string text;
+  append_number(text, number);
+  EXPECT_EQ(text, "0");
 }
 
 TEST(TextBuffer, GrowsWithoutLosingAnything) {

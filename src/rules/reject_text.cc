@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <optional>
@@ -11,6 +10,7 @@
 
 #include "base/civil_time.h"
 #include "base/quoted.h"
+#include "limiter/text_buffer.h"
 #include "rules/diagnostics.h"
 #include "rules/fields.h"
 
@@ -239,11 +239,6 @@ namespace {
 
 using Kind = RejectPart::Kind;
 
-void append_number(std::uint64_t number, std::string& out) {
-  char text[20];
-  out.append(text, std::to_chars(text, text + sizeof text, number).ptr);
-}
-
 // A key that an override blocks has no numbers, and one that is blocked without end has no instant
 // at which it is free again.
 bool has(const Decision& decision, Kind kind) {
@@ -258,11 +253,11 @@ void append_part(const RejectPart& part, const Decision& decision, Instant now, 
   switch (part.kind) {
     case Kind::kRetryAfter: {
       const auto wait = std::chrono::ceil<std::chrono::seconds>(*decision.retry_after);
-      return append_number(static_cast<std::uint64_t>(std::max<std::int64_t>(wait.count(), 0)),
-                           out);
+      return append_number(out,
+                           static_cast<std::uint64_t>(std::max<std::int64_t>(wait.count(), 0)));
     }
-    case Kind::kLimit: return append_number(decision.capacity, out);
-    case Kind::kRemaining: return append_number(decision.remaining, out);
+    case Kind::kLimit: return append_number(out, decision.capacity);
+    case Kind::kRemaining: return append_number(out, decision.remaining);
     case Kind::kResetAt:
       if (part.is_json_value) out += '"';
       out += base::to_rfc3339(std::chrono::ceil<std::chrono::seconds>(now + decision.reset_after));

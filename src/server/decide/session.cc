@@ -7,13 +7,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <new>
 #include <span>
 #include <string>
 
 #include "core/period.h"
 #include "insight/key_sketch.h"
+#include "limiter/text_buffer.h"
 #include "rules/rule_set.h"
 #include "rules/rule_wait.h"
 #include "server/logging/log_line.h"
@@ -31,12 +31,6 @@ constexpr std::uint64_t kEveryClient = 100;  // percent
 
 bool contains(std::span<const std::string> all, std::string_view one) {
   return std::ranges::find(all, one) != all.end();
-}
-
-void put_number(std::string& to, std::uint64_t number) {
-  std::array<char, 20> digits{};
-  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number);
-  to.append(digits.data(), end.ptr);
 }
 
 // Returns the limit of rules in this mode that denied with the longest wait, which is never for
@@ -95,9 +89,9 @@ void TrafficRecorder::record_without_rules(std::string_view domain, std::string_
   line_ += "\"key\":\"";
   put_value(key, hash_all_ || contains(options_.hash, "key"));
   line_.append("\",\"algorithm\":\"").append(to_string(limit.algorithm()));
-  put_number(line_ += "\",\"limit\":", limit.limit());
+  append_number(line_ += "\",\"limit\":", limit.limit());
   line_.append(",\"per\":\"").append(core::format_period(limit));
-  put_number(line_ += "\",\"capacity\":", limit.capacity());
+  append_number(line_ += "\",\"capacity\":", limit.capacity());
   line_ += '}';
   put_costs(cost);
   write(outcome);
@@ -180,7 +174,7 @@ void TrafficRecorder::put_value(std::string_view value, bool hashed) {
 void TrafficRecorder::put_costs(const RequestCosts& costs) {
   if (costs.units != 1) {
     line_ += ",\"cost\":";
-    put_number(line_, costs.units);
+    append_number(line_, costs.units);
   }
   if (costs.limits.empty()) return;
   std::string_view before = ",\"costs\":{\"";
@@ -188,7 +182,7 @@ void TrafficRecorder::put_costs(const RequestCosts& costs) {
     line_ += before;
     base::append_visible_json(line_, cost.limit);
     line_ += "\":";
-    put_number(line_, cost.units);
+    append_number(line_, cost.units);
     before = ",\"";
   }
   line_ += '}';
