@@ -391,7 +391,8 @@ PublicHandler::PublicHandler(const FrontEndParts& parts, Loop& loop, const Acces
 
 void PublicHandler::handle(const http::Request& request, http::Response& response) {
   const auto target = base::split_target(request.target);
-  const Endpoint& endpoint = find_endpoint(target, request.method == "POST");
+  const bool is_post = request.method == "POST";
+  const Endpoint& endpoint = find_endpoint(target, is_post);
   endpoint_ = endpoint.metric;
   request_ = &request;
   if (endpoint.find_refusal != nullptr) {
@@ -409,7 +410,7 @@ void PublicHandler::handle(const http::Request& request, http::Response& respons
     if (*role < endpoint.role) return refuse_request(response, {403, kNeedsOperate});
     may_operate = *role >= Role::kOperate;
   }
-  if (endpoint.route.method == "POST" && request.method != "POST") {
+  if (!is_post && endpoint.route.method == "POST") {
     response.add("Allow", "POST");
     return refuse_request(response, {405, std::string(endpoint.route.path) +
                                               " accepts only POST, with JSON as its body"});

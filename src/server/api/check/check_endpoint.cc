@@ -403,7 +403,7 @@ std::string CheckEndpoint::find_id(CheckKind kind, const CheckRequest& request, 
   if (takes_key && request.wait > Duration{0}) {
     return "at wait_ms: a request with an Idempotency-Key cannot wait; expected one of them";
   }
-  if (id_.empty() && request.verb == Verb::kHold) id_ = PermitId::random_text();
+  if (id_.empty() && request.verb == Verb::kHold) id_ = made_id_ = PermitId::random_text();
   if (!id_.empty()) hold_ = PermitId::named(id_);
   return {};
 }

@@ -168,7 +168,8 @@ class CheckEndpoint {
   bool is_in_array_ = false;              // the request that is being decided
   Buffers key_buffers_;
   std::optional<std::string_view> key_;  // Idempotency-Key of the latest body
-  std::string id_;                       // of the request that is being decided
+  std::string_view id_;                  // of the request that is being decided
+  std::string made_id_;                  // if it has none of its own
   PermitId hold_;                        // its name
   CheckReader reader_;
   RuleHttpFields fields_;

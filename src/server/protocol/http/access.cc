@@ -13,8 +13,9 @@ namespace {
 
 // Returns the authority of "http://authority/path", or nothing if there is no scheme.
 std::string_view authority_of(std::string_view url) noexcept {
+  if (url.starts_with('/')) return {};
   const std::size_t scheme = url.find("://");
-  if (url.starts_with('/') || scheme == url.npos) return {};
+  if (scheme == url.npos) return {};
   const std::string_view rest = url.substr(scheme + 3);
   return rest.substr(0, rest.find_first_of("/?#"));
 }

@@ -8,7 +8,6 @@
 #include <boost/beast/http/basic_parser.hpp>
 #include <boost/beast/http/status.hpp>
 #include <cassert>
-#include <charconv>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +16,7 @@
 #include <ostream>  // Beast does not include it
 #include <utility>
 
+#include "limiter/text_buffer.h"
 #include "server/protocol/http/fields.h"
 
 namespace sluice::server::http {
@@ -276,20 +276,24 @@ namespace {
 
 using namespace std::string_view_literals;
 
-void append_number(std::string& out, std::size_t number) {
-  char digits[20];
-  const char* const end = std::to_chars(digits, digits + sizeof digits, number).ptr;
-  out.append(digits, static_cast<std::size_t>(end - digits));
-}
-
+// Appends the beginning of a response up to its date. The usual one is one piece.
 void append_status(std::string& out, int status) {
-  if (status == 200) {  // the usual case
-    out.append("HTTP/1.1 200 OK"sv);
+  if (status == 200) {
+    out.append("HTTP/1.1 200 OK\r\nDate: "sv);
     return;
   }
-  out.append("HTTP/1.1 "sv);
-  append_number(out, static_cast<std::size_t>(status));
-  out.append(" "sv).append(reason_phrase(status));
+  append_number(out.append("HTTP/1.1 "sv), static_cast<std::size_t>(status));
+  out.append(" "sv).append(reason_phrase(status)).append("\r\nDate: "sv);
+}
+
+void append_length(std::string& out, std::size_t length) {
+  constexpr std::string_view kName = "\r\nContent-Length: ";
+  char line[kName.size() + 20 + 2];
+  kName.copy(line, kName.size());
+  char* end = write_number(line + kName.size(), length);
+  *end++ = '\r';
+  *end++ = '\n';
+  out.append(line, end);
 }
 
 }  // namespace
@@ -305,20 +309,21 @@ std::string_view reason_phrase(int status) noexcept {
 void append_head(std::string& out, const Response& response, std::string_view date, bool keep_alive,
                  int version) {
   append_status(out, response.status);
-  out.append("\r\nDate: "sv).append(date);
+  out.append(date);
   if (!response.content_type.empty()) {
     out.append("\r\nContent-Type: "sv).append(response.content_type);
   }
   if (response.broadcast == nullptr) {
-    out.append("\r\nContent-Length: "sv);
-    append_number(out, response.body.size());
+    append_length(out, response.body.size());
+  } else {
+    out.append("\r\n"sv);
   }
   if (!keep_alive) {
-    out.append("\r\nConnection: close"sv);
+    out.append("Connection: close\r\n"sv);
   } else if (version < 11) {
-    out.append("\r\nConnection: keep-alive"sv);
+    out.append("Connection: keep-alive\r\n"sv);
   }
-  out.append("\r\n"sv).append(response.fields).append("\r\n"sv);
+  out.append(response.fields).append("\r\n"sv);
 }
 
 namespace {
