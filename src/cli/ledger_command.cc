@@ -134,10 +134,9 @@ class LedgerReader {
     }
     finish();
     if (is_cut_ || replay_->is_stopped() || is_written(files.back())) return;
-    say(LedgerReplay::Problem::kIncomplete,
-        replay_->has_begun()
-            ? "the last line is no stop: the server was killed, or later lines are missing"
-            : "there is no line of a ledger");
+    warn(replay_->has_begun()
+             ? "the last line is no stop: the server was killed, or later lines are missing"
+             : "there is no line of a ledger");
   }
   int status() const { return wrong_ > 0 ? kFailed : 0; }
   std::uint64_t entries() const { return entries_; }
@@ -146,7 +145,7 @@ class LedgerReader {
   // A replay of its own for each counter in Redis, and one for all files.
   void begin() {
     replay_.emplace(
-        [this](LedgerReplay::Problem problem, const std::string& what) { say(problem, what); },
+        [this](bool is_wrong, const std::string& what) { is_wrong ? fail(what) : warn(what); },
         see_);
   }
   void finish() {
@@ -168,7 +167,7 @@ class LedgerReader {
                  });
     if (cut_ == 0) return;
     place_ = std::to_string(cut_) + " of " + std::to_string(seen.size()) + " streams";
-    say(LedgerReplay::Problem::kIncomplete,
+    warn(
         "a gap: their first entries are gone, because a stream keeps about ledger.keep of them; "
         "what those have spent does not count");
   }
@@ -202,7 +201,7 @@ class LedgerReader {
   }
   void add(const redis::Reply& fields, const redis::CounterName& name) {
     auto entry = redis::read_ledger_entry(fields);
-    if (!entry) return say(LedgerReplay::Problem::kWrong, "it is no entry of a ledger");
+    if (!entry) return fail("it is no entry of a ledger");
     entry->is_of_rule = name.keyspace == Keyspace::kRules;
     entry->key = name.key;
     entry->tag = name.tag;
@@ -232,11 +231,11 @@ class LedgerReader {
         return "spent " + std::to_string(spent) + " and held " + std::to_string(held) + " at " +
                base::to_rfc3339(Instant{Duration{static_cast<std::int64_t>(changed)}}, 6);
       };
-      say(LedgerReplay::Problem::kWrong,
+      fail(
           "the counter differs from its last entry, so it was changed without its ledger; "
           "expected " +
-              text(last->spent_after, last->held_after, at) + ", found " +
-              text(balance.spent, balance.held, balance.changed));
+          text(last->spent_after, last->held_after, at) + ", found " +
+          text(balance.spent, balance.held, balance.changed));
     });
   }
 
@@ -278,17 +277,16 @@ class LedgerReader {
     place_ = file_ + ":" + std::to_string(number_);
     is_cut_ = !text.ends_with('\n');
     if (is_cut_ && !text.starts_with(std::string_view("{\"n\":").substr(0, text.size()))) {
-      return say(LedgerReplay::Problem::kWrong, "it is no line of a ledger: " + text);
+      return fail("it is no line of a ledger: " + text);
     }
     if (is_cut_) {
-      return say(LedgerReplay::Problem::kIncomplete,
-                 "the last line is not finished, so it does not count: " + text);
+      return warn("the last line is not finished, so it does not count: " + text);
     }
     text.pop_back();
     if (const auto line = server::parse_ledger_line(text)) {
       replay_->add(*line);
     } else {
-      say(LedgerReplay::Problem::kWrong, line.error());
+      fail(line.error());
     }
   }
   // Whether a server writes the file, which it has locked.
@@ -300,10 +298,13 @@ class LedgerReader {
     ::close(descriptor);
     return is_locked;
   }
-  void say(LedgerReplay::Problem problem, const std::string& what) {
-    const bool is_wrong = problem == LedgerReplay::Problem::kWrong;
-    if (is_wrong) ++wrong_;
-    std::cerr << replay::printable(place_ + ": " + (is_wrong ? "" : "warning: ") + what) << '\n';
+  void fail(const std::string& what) {
+    ++wrong_;
+    say(what);
+  }
+  void warn(const std::string& what) const { say("warning: " + what); }
+  void say(const std::string& what) const {
+    std::cerr << replay::printable(place_ + ": " + what) << '\n';
   }
 
   std::string file_;

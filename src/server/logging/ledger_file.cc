@@ -300,7 +300,7 @@ Status read_ledger_file(const std::string& path, const LedgerReplay::See& see, I
     return Unexpected{path + " has " + std::to_string(size) + " bytes, more than " +
                       std::to_string(kMostReadBytes) + "; expected: sluice ledger sum"};
   }
-  LedgerReplay replay([](LedgerReplay::Problem, const std::string&) {}, see);
+  LedgerReplay replay([](bool, const std::string&) {}, see);
   for (std::string text; std::getline(stream, text) && !stream.eof();) replay.prepare(text);
   stream.clear();
   stream.seekg(0);

@@ -215,9 +215,9 @@ void LedgerReplay::add(const LedgerLine& line) {
                     ", found " + amount(line.n));
     lose_all();
   } else if (!has_begun() && line.n > 1) {
-    report_(Problem::kIncomplete, "a gap: lines before n " + amount(line.n) +
-                                      " are in an earlier file, or missing; what they have spent "
-                                      "does not count");
+    warn("a gap: lines before n " + amount(line.n) +
+         " are in an earlier file, or missing; what they have spent "
+         "does not count");
   }
   if (line.kind == "start") {
     begin(line);
@@ -252,16 +252,15 @@ void LedgerReplay::lose_all() noexcept {
 // A server begins, with the counters of a snapshot or with none; or another file of the same one.
 void LedgerReplay::begin(const LedgerLine& line) {
   const bool has_stopped = last_.kind == "stop";
-  if (!line.cut.empty()) report_(Problem::kIncomplete, "the line before was cut: " + line.cut);
+  if (!line.cut.empty()) warn("the line before was cut: " + line.cut);
   if (last_.n != 0 && !has_stopped) {
-    report_(Problem::kIncomplete,
-            "a start without a stop before it: that server was killed, so its last entries, of at "
-            "most ledger.flush, may be missing");
+    warn(
+        "a start without a stop before it: that server was killed, so its last entries, of at "
+        "most ledger.flush, may be missing");
   }
   if (const std::uint64_t undone = std::exchange(undone_, 0); undone > 0) {
-    report_(Problem::kIncomplete,
-            amount(undone) + (undone == 1 ? " entry" : " entries") +
-                " after the snapshot were undone by a crash, so they do not count");
+    warn(amount(undone) + (undone == 1 ? " entry" : " entries") +
+         " after the snapshot were undone by a crash, so they do not count");
   }
   if (line.rotated && has_stopped && last_.rotated) return;
   if (!line.rotated && !line.restored) {
@@ -275,7 +274,7 @@ void LedgerReplay::begin(const LedgerLine& line) {
 }
 
 void LedgerReplay::wrong(const LedgerLine& line, const std::string& what) {
-  report_(Problem::kWrong, (line.is_entry() ? name_of(line) + ": " : "") + what);
+  report_(true, (line.is_entry() ? name_of(line) + ": " : "") + what);
 }
 
 void LedgerReplay::follow(const LedgerLine& line) {
@@ -347,12 +346,11 @@ void LedgerReplay::expire(Counter& counter, Instant at, Instant window) {
 // now.
 void LedgerReplay::begin_again(Counter& counter, const LedgerLine& line) {
   if (counter.spent > 0 || counter.held > 0) {
-    report_(Problem::kIncomplete,
-            name_of(line) +
-                ": a gap: its counter was evicted, or forgotten before its limit got a "
-                "longer 'per', and began again; what it had does not count any more: "
-                "spent " +
-                amount(counter.spent) + " and held " + amount(counter.held));
+    warn(name_of(line) +
+         ": a gap: its counter was evicted, or forgotten before its limit got a "
+         "longer 'per', and began again; what it had does not count any more: "
+         "spent " +
+         amount(counter.spent) + " and held " + amount(counter.held));
   }
   counter = {.rule = line.rule, .limit = line.limit, .key = line.key, .era = counter.era};
 }

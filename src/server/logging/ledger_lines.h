@@ -50,9 +50,8 @@ Expected<LedgerLine> parse_ledger_line(std::string_view text);
 // says so.
 class LedgerReplay {
  public:
-  enum class Problem : std::uint8_t { kWrong, kIncomplete };
-  // Receives "COUNTER: WHAT; expected X, found Y".
-  using Report = std::function<void(Problem problem, const std::string& what)>;
+  // Receives "COUNTER: WHAT; expected X, found Y". Not wrong: something is missing.
+  using Report = std::function<void(bool is_wrong, const std::string& what)>;
   // Receives each change of a counter, also those that no line reports.
   using See = std::function<void(const LedgerLine& line)>;
 
@@ -106,6 +105,7 @@ class LedgerReplay {
   void correct(const Counter& counter, const LedgerLine& line, std::uint64_t spent);
   void begin_again(Counter& counter, const LedgerLine& line);
   void wrong(const LedgerLine& line, const std::string& what);
+  void warn(const std::string& what) const { report_(false, what); }
 
   const Report report_;
   const See see_;

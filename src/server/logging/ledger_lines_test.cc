@@ -48,9 +48,8 @@ std::string problems(
     std::string_view text, const LedgerReplay::See& see = [](const LedgerLine&) {}) {
   std::string out;
   int number = 0;
-  const auto report = [&](LedgerReplay::Problem problem, const std::string& what) {
-    out += std::to_string(number) +
-           (problem == LedgerReplay::Problem::kWrong ? " wrong: " : " incomplete: ") + what + '\n';
+  const auto report = [&](bool is_wrong, const std::string& what) {
+    out += std::to_string(number) + (is_wrong ? " wrong: " : " incomplete: ") + what + '\n';
   };
   LedgerReplay replay(report, see);
   prepare(replay, text);

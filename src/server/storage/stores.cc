@@ -496,7 +496,7 @@ class Search {
 
   Status read_stream(const std::string& key, const redis::CounterName& name,
                      const LedgerReplay::See& see) {
-    LedgerReplay replay([](LedgerReplay::Problem, const std::string&) {}, see);
+    LedgerReplay replay([](bool, const std::string&) {}, see);
     std::string from = "-";
     bool is_first = true;
     const auto add = [&](auto& entry) {
