@@ -237,25 +237,7 @@ class LimitGate {
    public:
     template <typename... Args>
     Pass(const LimitGate& gate, std::uint64_t cost, const Args&... args)
-        : gate_(gate), cost_(cost) {
-      gate.compose(keys_, ends_, std::make_index_sequence<kCount>(), args...);
-      if (gate.holds_) permit_ = PermitId::random();
-      if constexpr (kCount == 1) {
-        if (permit_) {
-          const auto all = charges(std::make_index_sequence<1>());
-          decision_ = gate.max_wait_ ? gate.limiter_->acquire(all, {}, *gate.max_wait_)
-                                     : gate.limiter_->store().apply_one(Verb::kTake, all[0], {});
-          return;
-        }
-        const Limit& limit = std::get<0>(gate.limits_).limit;
-        decision_ = gate.max_wait_ ? gate.limiter_->acquire(key(0), limit, cost, *gate.max_wait_)
-                                   : gate.limiter_->try_acquire(key(0), limit, cost);
-      } else {
-        const auto all = charges(std::make_index_sequence<kCount>());
-        decision_ = gate.max_wait_ ? gate.limiter_->acquire(all, each_, *gate.max_wait_)
-                                   : gate.limiter_->check(all, each_);
-      }
-    }
+        : gate_(gate), cost_(cost), decision_(decide(args...)) {}
 
     ~Pass() {
       if (permit_ && decision_.allowed()) apply(Verb::kRelease, true);
@@ -274,6 +256,29 @@ class LimitGate {
     }
 
    private:
+    // Its result becomes `decision_`: a copy of a decision just written waits for all of these
+    // writes.
+    template <typename... Args>
+    Decision decide(const Args&... args) {
+      gate_.compose(keys_, ends_, std::make_index_sequence<kCount>(), args...);
+      if (gate_.holds_) permit_ = PermitId::random();
+      Limiter& limiter = *gate_.limiter_;
+      if constexpr (kCount == 1) {
+        if (permit_) {
+          const auto all = charges(std::make_index_sequence<1>());
+          return gate_.max_wait_ ? limiter.acquire(all, {}, *gate_.max_wait_)
+                                 : limiter.store().apply_one(Verb::kTake, all[0], {});
+        }
+        const Limit& limit = std::get<0>(gate_.limits_).limit;
+        return gate_.max_wait_ ? limiter.acquire(key(0), limit, cost_, *gate_.max_wait_)
+                               : limiter.try_acquire(key(0), limit, cost_);
+      } else {
+        const auto all = charges(std::make_index_sequence<kCount>());
+        return gate_.max_wait_ ? limiter.acquire(all, each_, *gate_.max_wait_)
+                               : limiter.check(all, each_);
+      }
+    }
+
     std::string_view key(std::size_t i) const noexcept {
       const std::size_t begin = i == 0 ? 0 : ends_[i - 1];
       return keys_.view().substr(begin, ends_[i] - begin);
@@ -299,10 +304,10 @@ class LimitGate {
     const LimitGate& gate_;
     std::optional<PermitId> permit_;
     std::uint64_t cost_;
-    Decision decision_;
     std::array<Decision, kCount == 1 ? 0 : kCount> each_;
     std::array<std::size_t, kCount> ends_;
     KeyBuilder keys_;
+    Decision decision_;  // the last, because decide() uses the others
   };
 
   template <typename... Args>
