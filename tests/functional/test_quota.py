@@ -265,7 +265,13 @@ class Assignments(Quota):
         bucket = {"path": "/api", "user": "again"}
         first = self.open()
         first.wait_for_rate(95, 100, report=500, **bucket)
+
+        def has_user():  # as it was at most `every` ago
+            return any("again" in one["key"] for one in self.counters("api"))
+
+        wait_for(has_user, "the bucket in /v1/quota")
         first.close()
+        wait_for(lambda: not has_user(), "no stream with the bucket in /v1/quota")
         again = self.open()
         # One report for both buckets, so that both are answered at once.
         again.report(500, 5, and_also={"path": "/refused"}, **bucket)
