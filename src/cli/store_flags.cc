@@ -160,13 +160,16 @@ void RedisSession::ask(const Fill& command, const std::function<void(const redis
 
 bool RedisSession::scan(const std::string& pattern,
                         const std::function<bool(std::vector<std::string> keys)>& take) {
-  std::vector<std::optional<std::uint16_t>> slots(1);  // one of each master; none: there is one
+  std::vector<std::optional<std::uint16_t>> slots(1);  // of each master; absent: of the only one
   if (target_->kind == redis::Target::Kind::kCluster) {
+    std::string error;
     ask(of_words({"CLUSTER", "SLOTS"}), [&](const redis::Reply& reply) {
       const auto map = redis::SlotMap::read(reply, {});
       const auto of_each = map ? map->slot_of_each() : std::vector<std::uint16_t>();
       slots.assign(of_each.begin(), of_each.end());
+      if (!map) error = map.error();
     });
+    if (!error.empty()) throw Failed(shown() + ": " + error);
   }
   for (const std::optional<std::uint16_t> slot : slots) {
     std::string cursor = "0";

@@ -117,7 +117,7 @@ void RedisHealth::look() {
   submit({}, {"CLUSTER", "SLOTS"}, [this](const redis::Reply* reply) {
     if (reply == nullptr) return;
     const auto map = redis::SlotMap::read(*reply, {});
-    if (!map) return;
+    if (!map) return refuse(map.error());
     std::vector<std::uint16_t> slots = map->slot_of_each();
     slots.resize(std::min(slots.size(), kMostServers));
     for (const std::uint16_t slot : slots) {

@@ -483,12 +483,18 @@ class Search {
   // Finds the keys of a kind on all masters.
   Status scan_all(bool is_cluster, char kind, const Read& read_some) {
     if (!is_cluster) return scan({}, kind, read_some);
-    std::vector<std::uint16_t> slots;
+    Expected<std::vector<std::uint16_t>> slots = std::vector<std::uint16_t>();
     const auto see = [&](const redis::Reply& reply) {
-      if (const auto map = redis::SlotMap::read(reply, {})) slots = map->slot_of_each();
+      const auto map = redis::SlotMap::read(reply, {});
+      if (map) {
+        slots = map->slot_of_each();
+      } else {
+        slots = Unexpected{map.error()};
+      }
     };
     if (auto asked = ask({}, {"CLUSTER", "SLOTS"}, see); !asked) return asked;
-    for (const std::uint16_t slot : slots) {
+    if (!slots) return Unexpected{slots.error()};
+    for (const std::uint16_t slot : *slots) {
       if (auto scanned = scan(slot, kind, read_some); !scanned) return scanned;
     }
     return {};
