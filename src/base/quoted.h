@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cstddef>
+#include <cstdint>
 #include <iterator>
 #include <optional>
 #include <string>
@@ -83,6 +84,20 @@ inline void append_hex(std::string& out, char byte, std::string_view digits = "0
 }
 inline void append_lower_hex(std::string& out, char byte) {
   append_hex(out, byte, "0123456789abcdef");
+}
+
+// Writes a number in decimal digits where there is room for 20 bytes, and returns the end. Most
+// numbers of requests and answers have one or two digits.
+inline char* write_number(char* to, std::uint64_t number) noexcept {
+  if (number >= 100) return std::to_chars(to, to + 20, number).ptr;
+  if (number >= 10) *to++ = static_cast<char>('0' + number / 10);
+  *to++ = static_cast<char>('0' + number % 10);
+  return to;
+}
+// Appends a number in decimal digits.
+inline void append_number(std::string& out, std::uint64_t number) {
+  char digits[20];
+  out.append(digits, write_number(digits, number));
 }
 
 // Returns the length of the well-formed UTF-8 character at the front (Unicode, table 3-7), or 0.

@@ -100,6 +100,18 @@ TEST(Utf8, ReplacesEachByteThatIsNotIt) {
   EXPECT_EQ(as_utf8("\xFF", "?"), "?");
 }
 
+TEST(AppendNumber, WritesNumbersOfEveryLength) {
+  std::uint64_t number = UINT64_MAX;
+  for (; number > 0; number /= 10) {
+    std::string text = "n=";
+    append_number(text, number);
+    EXPECT_EQ(text, "n=" + std::to_string(number));
+  }
+  std::string text;
+  append_number(text, number);
+  EXPECT_EQ(text, "0");
+}
+
 TEST(ReadNumber, ReadsOnlyATextThatIsANumberAsAWhole) {
   EXPECT_EQ(read_number<std::uint16_t>("65535"), 65535);
   EXPECT_EQ(read_number<std::int64_t>("-7"), -7);

@@ -17,11 +17,6 @@ constexpr auto kIsPlain = [] {
 
 }  // namespace
 
-void append_number(std::string& out, std::uint64_t number) {
-  char digits[20];
-  out.append(digits, write_number(digits, number));
-}
-
 void TextBuffer::grow(std::size_t bytes) {
   const std::size_t capacity = std::max(capacity_ * 2, size_ + bytes + 256);
   std::unique_ptr<char[]> data(new char[capacity]);  // not make_unique: that would write zeros

@@ -1,25 +1,14 @@
 #pragma once
 
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
-#include <string>
 #include <string_view>
 
-namespace sluice {
+#include "base/quoted.h"
 
-// Writes a number in decimal digits where there is room for 20 bytes. Returns the end. Most numbers
-// of an answer have one or two digits.
-inline char* write_number(char* at, std::uint64_t number) noexcept {
-  if (number >= 100) return std::to_chars(at, at + 20, number).ptr;
-  if (number >= 10) *at++ = static_cast<char>('0' + number / 10);
-  *at++ = static_cast<char>('0' + number % 10);
-  return at;
-}
-// Appends it to a text.
-void append_number(std::string& out, std::uint64_t number);
+namespace sluice {
 
 // A buffer in which an answer is assembled; clear() empties it.
 //
@@ -50,13 +39,13 @@ class TextBuffer {
   }
   void put_number(std::uint64_t number) {
     char* const at = room(20);
-    size_ += static_cast<std::size_t>(write_number(at, number) - at);
+    size_ += static_cast<std::size_t>(base::write_number(at, number) - at);
   }
   // Appends a byte, a number and the end of a line: the integers and lengths of RESP.
   void put_line(char kind, std::uint64_t number) {
     char* const at = room(24);
     *at = kind;
-    char* end = write_number(at + 1, number);
+    char* end = base::write_number(at + 1, number);
     *end++ = '\r';
     *end++ = '\n';
     size_ += static_cast<std::size_t>(end - at);

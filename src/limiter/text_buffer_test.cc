@@ -34,18 +34,6 @@ TEST(TextBuffer, PutsOneAfterTheOther) {
   EXPECT_EQ(buffer.view(), "");
 }
 
-TEST(TextBuffer, AppendsNumbersOfEveryLength) {
-  std::uint64_t number = UINT64_MAX;
-  for (; number > 0; number /= 10) {
-    std::string text = "n=";
-    append_number(text, number);
-    EXPECT_EQ(text, "n=" + std::to_string(number));
-  }
-  std::string text;
-  append_number(text, number);
-  EXPECT_EQ(text, "0");
-}
-
 TEST(TextBuffer, GrowsWithoutLosingAnything) {
   TextBuffer buffer;
   std::string expected;

@@ -10,7 +10,6 @@
 
 #include "base/civil_time.h"
 #include "base/quoted.h"
-#include "limiter/text_buffer.h"
 #include "rules/diagnostics.h"
 #include "rules/fields.h"
 
@@ -253,11 +252,11 @@ void append_part(const RejectPart& part, const Decision& decision, Instant now, 
   switch (part.kind) {
     case Kind::kRetryAfter: {
       const auto wait = std::chrono::ceil<std::chrono::seconds>(*decision.retry_after);
-      return append_number(out,
-                           static_cast<std::uint64_t>(std::max<std::int64_t>(wait.count(), 0)));
+      return base::append_number(
+          out, static_cast<std::uint64_t>(std::max<std::int64_t>(wait.count(), 0)));
     }
-    case Kind::kLimit: return append_number(out, decision.capacity);
-    case Kind::kRemaining: return append_number(out, decision.remaining);
+    case Kind::kLimit: return base::append_number(out, decision.capacity);
+    case Kind::kRemaining: return base::append_number(out, decision.remaining);
     case Kind::kResetAt:
       if (part.is_json_value) out += '"';
       out += base::to_rfc3339(std::chrono::ceil<std::chrono::seconds>(now + decision.reset_after));

@@ -11,9 +11,9 @@
 #include <span>
 #include <string>
 
+#include "base/quoted.h"
 #include "core/period.h"
 #include "insight/key_sketch.h"
-#include "limiter/text_buffer.h"
 #include "rules/rule_set.h"
 #include "rules/rule_wait.h"
 #include "server/logging/log_line.h"
@@ -89,9 +89,9 @@ void TrafficRecorder::record_without_rules(std::string_view domain, std::string_
   line_ += "\"key\":\"";
   put_value(key, hash_all_ || contains(options_.hash, "key"));
   line_.append("\",\"algorithm\":\"").append(to_string(limit.algorithm()));
-  append_number(line_ += "\",\"limit\":", limit.limit());
+  base::append_number(line_ += "\",\"limit\":", limit.limit());
   line_.append(",\"per\":\"").append(core::format_period(limit));
-  append_number(line_ += "\",\"capacity\":", limit.capacity());
+  base::append_number(line_ += "\",\"capacity\":", limit.capacity());
   line_ += '}';
   put_costs(cost);
   write(outcome);
@@ -174,7 +174,7 @@ void TrafficRecorder::put_value(std::string_view value, bool hashed) {
 void TrafficRecorder::put_costs(const RequestCosts& costs) {
   if (costs.units != 1) {
     line_ += ",\"cost\":";
-    append_number(line_, costs.units);
+    base::append_number(line_, costs.units);
   }
   if (costs.limits.empty()) return;
   std::string_view before = ",\"costs\":{\"";
@@ -182,7 +182,7 @@ void TrafficRecorder::put_costs(const RequestCosts& costs) {
     line_ += before;
     base::append_visible_json(line_, cost.limit);
     line_ += "\":";
-    append_number(line_, cost.units);
+    base::append_number(line_, cost.units);
     before = ",\"";
   }
   line_ += '}';

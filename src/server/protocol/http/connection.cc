@@ -16,7 +16,7 @@
 #include <ostream>  // Beast does not include it
 #include <utility>
 
-#include "limiter/text_buffer.h"
+#include "base/quoted.h"
 #include "server/protocol/http/fields.h"
 
 namespace sluice::server::http {
@@ -282,7 +282,7 @@ void append_status(std::string& out, int status) {
     out.append("HTTP/1.1 200 OK\r\nDate: "sv);
     return;
   }
-  append_number(out.append("HTTP/1.1 "sv), static_cast<std::size_t>(status));
+  base::append_number(out.append("HTTP/1.1 "sv), static_cast<std::size_t>(status));
   out.append(" "sv).append(reason_phrase(status)).append("\r\nDate: "sv);
 }
 
@@ -290,7 +290,7 @@ void append_length(std::string& out, std::size_t length) {
   constexpr std::string_view kName = "\r\nContent-Length: ";
   char line[kName.size() + 20 + 2];
   kName.copy(line, kName.size());
-  char* end = write_number(line + kName.size(), length);
+  char* end = base::write_number(line + kName.size(), length);
   *end++ = '\r';
   *end++ = '\n';
   out.append(line, end);

@@ -1,7 +1,9 @@
 #include "stores/redis/client/command.h"
 
+#include <algorithm>
 #include <array>
-#include <charconv>
+
+#include "base/quoted.h"
 
 namespace sluice::redis {
 namespace {
@@ -38,19 +40,13 @@ std::string_view hashed_part(std::string_view key) noexcept {
 
 constexpr std::size_t kLongestHead = 24;
 
-// Returns how many bytes it has written. Most sizes have one or two digits.
-std::size_t write_size(char type, std::uint64_t size, char* to) noexcept {
-  char* end = to;
-  *end++ = type;
-  if (size >= 100) {
-    end = std::to_chars(end, to + kLongestHead - 2, size).ptr;
-  } else {
-    if (size >= 10) *end++ = static_cast<char>('0' + size / 10);
-    *end++ = static_cast<char>('0' + size % 10);
-  }
-  *end++ = '\r';
-  *end++ = '\n';
-  return static_cast<std::size_t>(end - to);
+// Returns the end of what it has written.
+char* write_size(char type, std::uint64_t size, char* to) noexcept {
+  *to = type;
+  to = base::write_number(to + 1, size);
+  *to++ = '\r';
+  *to++ = '\n';
+  return to;
 }
 
 }  // namespace
@@ -63,8 +59,8 @@ void append_size(char type, std::uint64_t size, std::string& out) {
 void append_element(std::string_view element, std::string& out) {
   const std::size_t begin = out.size();
   out.resize(begin + kLongestHead + element.size() + 2);
-  char* to = out.data() + begin;
-  to = std::copy_n(element.data(), element.size(), to + write_size('$', element.size(), to));
+  char* to = write_size('$', element.size(), out.data() + begin);
+  to = std::copy_n(element.data(), element.size(), to);
   *to++ = '\r';
   *to++ = '\n';
   out.resize(static_cast<std::size_t>(to - out.data()));
@@ -76,9 +72,8 @@ void Command::append(std::string_view element) {
 }
 
 void Command::append(std::uint64_t number) {
-  std::array<char, 20> digits;
-  const char* end = std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr;
-  append(std::string_view(digits.data(), static_cast<std::size_t>(end - digits.data())));
+  char digits[20];
+  append(std::string_view(digits, base::write_number(digits, number)));
 }
 
 std::uint16_t slot_of(std::string_view key) noexcept { return crc16(hashed_part(key)) % kSlots; }
