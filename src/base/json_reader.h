@@ -173,8 +173,9 @@ struct JsonObject {
   std::uint32_t required = 0;  // bits of the rows
 };
 
-// The usual function of a row: sets a member of the document, or a member of members, to the text
-// or the number of the value, or a flag to whether it is not false; or calls a member function.
+// The usual function of a row. It sets a member of the document, or a member of that one, to the
+// text or the number of the value. A flag becomes false only if the value is `false`. If it is a
+// member function, it is called.
 template <auto First, auto... Rest>
 inline constexpr auto json_into =
     [](auto& document, const JsonValue& value, JsonProblem& problem) -> bool {

@@ -1,12 +1,12 @@
 // A limit is a value of 56 bytes that contains its ratio in lowest terms, so that no decision needs
 // a division to find it.
 #include "core/limit.h"
-#include "base/quoted.h"
 
 #include <algorithm>
 #include <stdexcept>
 #include <string>
 
+#include "base/quoted.h"
 #include "core/calendar.h"
 #include "core/period.h"
 #include "sluice/limit.h"

@@ -1,10 +1,10 @@
-#include "base/quoted.h"
 #include "envoy/config.h"
 
 #include <algorithm>
 #include <set>
 #include <utility>
 
+#include "base/quoted.h"
 #include "core/limit.h"
 #include "core/period.h"
 #include "rules/attributes.h"

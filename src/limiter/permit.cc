@@ -1,5 +1,4 @@
 #define XXH_INLINE_ALL
-#include "base/quoted.h"
 #include "limiter/waits.h"
 
 #include <pthread.h>
@@ -16,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/quoted.h"
 #include "sluice/limiter.h"
 #include "sluice/permit.h"
 #include "sluice/permit_id.h"

@@ -1,6 +1,5 @@
 #define XXH_INLINE_ALL
 #include "replay/replay.h"
-#include "base/quoted.h"
 
 #include <xxhash.h>
 
@@ -8,6 +7,7 @@
 #include <array>
 #include <utility>
 
+#include "base/quoted.h"
 #include "rules/request_names.h"
 #include "sluice/limiter.h"
 #include "sluice/memory_store.h"

@@ -1,6 +1,5 @@
 #define XXH_INLINE_ALL
 #include "replay/suggest.h"
-#include "base/quoted.h"
 
 #include <xxhash.h>
 
@@ -17,6 +16,7 @@
 #include <utility>
 
 #include "base/json_writer.h"
+#include "base/quoted.h"
 #include "core/algorithms.h"
 #include "core/period.h"
 #include "replay/log_attributes.h"

@@ -2,7 +2,6 @@
 // change writes only the values that it is about; comments and the order of keys stay.
 
 #include "rules/rule_changes.h"
-#include "base/quoted.h"
 
 #include <algorithm>
 #include <array>
@@ -14,6 +13,7 @@
 #include <utility>
 
 #include "base/json_writer.h"
+#include "base/quoted.h"
 #include "core/limit.h"
 #include "core/period.h"
 #include "rules/diagnostics.h"

@@ -24,7 +24,7 @@
 
 namespace sluice::detail {
 
-// Returns an attribute without its fields, and those instead: "email.address".
+// Returns the attribute, or if it has fields, these with their whole names, as "email.address".
 template <typename Of, typename... Fields>
 auto flatten(const Field<Of, Fields...>& all) {
   if constexpr (sizeof...(Fields) == 0) {

@@ -50,7 +50,8 @@ Expected<LedgerLine> parse_ledger_line(std::string_view text);
 // says so.
 class LedgerReplay {
  public:
-  // Receives "COUNTER: WHAT; expected X, found Y". Not wrong: something is missing.
+  // Receives "COUNTER: WHAT; expected X, found Y", and whether the ledger is wrong or only
+  // incomplete.
   using Report = std::function<void(bool is_wrong, const std::string& what)>;
   // Receives each change of a counter, also those that no line reports.
   using See = std::function<void(const LedgerLine& line)>;

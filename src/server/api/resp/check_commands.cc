@@ -138,7 +138,7 @@ const Limit* limit_of(CommandHandler& handler, const Call& call, const ThrottleA
   constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15;
   std::uint64_t mixed = asked.burst * kOdd ^ asked.count;
   mixed = mixed * kOdd ^ static_cast<std::uint64_t>(asked.period.count());
-  auto& known = handler.limits[mixed * kOdd >> 58];
+  auto& known = handler.limits[mixed * kOdd >> 58];  // one of 64
   const bool is_known = known && known->first.burst == asked.burst &&
                         known->first.count == asked.count && known->first.period == asked.period;
   if (is_known) return &known->second;

@@ -82,7 +82,7 @@ class CommandHandler final : public Handler {
   // The members below are for the commands.
   const Parts parts;
   Session session;
-  // The latest limits of CL.THROTTLE with their numbers, at places by these.
+  // The latest limits of CL.THROTTLE. The place of one follows from its numbers.
   std::array<std::optional<std::pair<ThrottleArguments, Limit>>, 64> limits;
   NamedAttributes attributes;           // of RL.CHECK
   std::vector<LimitCost> costs;         // of RL.CHECK
