@@ -177,8 +177,7 @@ struct JsonObject {
 // text or the number of the value. A flag becomes false only if the value is `false`. If it is a
 // member function, it is called.
 template <auto First, auto... Rest>
-inline constexpr auto json_into =
-    [](auto& document, const JsonValue& value, JsonProblem& problem) -> bool {
+bool json_into(auto& document, const JsonValue& value, [[maybe_unused]] JsonProblem& problem) {
   if constexpr (std::is_member_function_pointer_v<decltype(First)>) {
     return (document.*First)(value, problem);
   } else {
@@ -192,7 +191,7 @@ inline constexpr auto json_into =
     }
     return true;
   }
-};
+}
 
 // Reads documents into a `Document` that the functions of the table fill. The texts of values are
 // views of the document, or of the reader until its next document.

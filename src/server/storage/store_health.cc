@@ -19,7 +19,9 @@ namespace {
 
 constexpr std::chrono::milliseconds kPatience{2'000};
 
-constexpr auto number_of = base::read_number<std::uint64_t>;
+std::optional<std::uint64_t> number_of(std::string_view text) {
+  return base::read_number<std::uint64_t>(text);
+}
 
 // Returns what is before the separator, and removes both.
 std::string_view take_until(std::string_view& text, char separator) {

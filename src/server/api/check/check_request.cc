@@ -291,8 +291,6 @@ struct CheckReader::Tables {
   }
   static const Member& top_of(CheckKind kind);
 
-  template <auto... Members>
-  static constexpr auto kInto = base::json_into<Members...>;
   template <auto Member, auto Has>
   static bool set_time(CheckReader& of, const JsonValue& value, JsonProblem&) {
     of.request_.*Member = std::chrono::milliseconds(static_cast<std::int64_t>(value.number));
@@ -303,22 +301,22 @@ struct CheckReader::Tables {
   static constexpr Member kOfBody[] = {
       {.kinds = base::kJsonAny & ~base::kJsonArray,
        .expected = "expected text, a number, true, false, null or an object",
-       .set = kInto<&CheckReader::add_attribute>,
+       .set = base::json_into<&CheckReader::add_attribute>,
        .object = &kInBody}};
   static constexpr Member kOfAttributes[] = {
       {.name = "body",
        .kinds = base::kJsonText | base::kJsonObject,
        .expected = "expected text or an object",
-       .set = kInto<&CheckReader::add_attribute>,
+       .set = base::json_into<&CheckReader::add_attribute>,
        .object = &kInBody},
-      {"", base::kJsonText, "expected text", kInto<&CheckReader::add_attribute>}};
+      {"", base::kJsonText, "expected text", base::json_into<&CheckReader::add_attribute>}};
   static constexpr Object kInAttributes{kOfAttributes, end_attributes, true};
   static constexpr Member kOfCosts[] = {
-      {"", base::kJsonWhole, kWholeCost, kInto<&CheckReader::add_cost>, kMaxAmount}};
+      {"", base::kJsonWhole, kWholeCost, base::json_into<&CheckReader::add_cost>, kMaxAmount}};
   static constexpr Object kInCosts{kOfCosts, nullptr, true};
   static constexpr Member kOfLimit[] = {{"", base::kJsonText | base::kJsonNumber,
                                          "expected text or a number",
-                                         kInto<&CheckReader::add_to_limit>}};
+                                         base::json_into<&CheckReader::add_to_limit>}};
   static constexpr Object kInLimit{
       kOfLimit, [](CheckReader& of, JsonProblem& problem) { return of.end_limit(problem); }, true};
 
@@ -332,7 +330,8 @@ struct CheckReader::Tables {
                                           },
                                       .object = &kInAttributes};
   static constexpr Member kCost{"cost", base::kJsonWhole, kWholeCost,
-                                kInto<&CheckReader::request_, &CheckRequest::cost>, kMaxAmount};
+                                base::json_into<&CheckReader::request_, &CheckRequest::cost>,
+                                kMaxAmount};
   static constexpr Member kCosts{.name = "costs",
                                  .kinds = base::kJsonObject,
                                  .expected = kNamedCosts,
@@ -343,7 +342,7 @@ struct CheckReader::Tables {
                                      },
                                  .object = &kInCosts};
   static constexpr Member kIdOf{"id", base::kJsonText, kId,
-                                kInto<&CheckReader::request_, &CheckRequest::id>};
+                                base::json_into<&CheckReader::request_, &CheckRequest::id>};
   static constexpr Member kHold{"hold_ms", base::kJsonWhole, kHoldMs,
                                 set_time<&CheckRequest::hold, &CheckReader::has_hold_>,
                                 kMostHoldMs};
@@ -368,7 +367,7 @@ struct CheckReader::Tables {
       {.name = "verb",
        .kinds = base::kJsonText,
        .expected = kVerbs,
-       .set = kInto<&CheckReader::set_verb>,
+       .set = base::json_into<&CheckReader::set_verb>,
        .one_of = kVerbNames},
       {"max_wait_ms", base::kJsonWhole, kMaxWait,
        set_time<&CheckRequest::max_wait, &CheckReader::has_max_wait_>, kMostWaitMs},
@@ -392,20 +391,21 @@ struct CheckReader::Tables {
        .most = kMaxAmount,
        .required = true,
        .object = &kInCosts}};
-  static constexpr Member kReport[] = {kAttributes,
-                                       kCost,
-                                       kCosts,
-                                       {"status", base::kJsonText | base::kJsonNumber, kStatus,
-                                        kInto<&CheckReader::request_, &CheckRequest::status>},
-                                       {.name = "response",
-                                        .kinds = base::kJsonObject,
-                                        .expected = kObjectOfTexts,
-                                        .set =
-                                            [](CheckReader& of, const JsonValue&, JsonProblem&) {
-                                              of.attributes_ = &of.request_.response.emplace();
-                                              return true;
-                                            },
-                                        .object = &kInAttributes}};
+  static constexpr Member kReport[] = {
+      kAttributes,
+      kCost,
+      kCosts,
+      {"status", base::kJsonText | base::kJsonNumber, kStatus,
+       base::json_into<&CheckReader::request_, &CheckRequest::status>},
+      {.name = "response",
+       .kinds = base::kJsonObject,
+       .expected = kObjectOfTexts,
+       .set =
+           [](CheckReader& of, const JsonValue&, JsonProblem&) {
+             of.attributes_ = &of.request_.response.emplace();
+             return true;
+           },
+       .object = &kInAttributes}};
 };
 
 constexpr base::JsonObject<CheckReader> CheckReader::Tables::kInBody{
@@ -428,7 +428,7 @@ const CheckReader::Tables::Member& CheckReader::Tables::top_of(CheckKind kind) {
   constexpr auto kElement = [](const Object& object) {
     return Member{.kinds = base::kJsonObject,
                   .expected = kRequest,
-                  .set = kInto<&CheckReader::begin>,
+                  .set = base::json_into<&CheckReader::begin>,
                   .object = &object};
   };
   static constexpr Member kElements[] = {kElement(kRequestOf[0]), kElement(kRequestOf[1]),
@@ -437,7 +437,7 @@ const CheckReader::Tables::Member& CheckReader::Tables::top_of(CheckKind kind) {
   constexpr auto kMakeTop = [](const Member& each) {
     return Member{.kinds = base::kJsonObject | base::kJsonArray,
                   .expected = kRequests,
-                  .set = kInto<&CheckReader::begin>,
+                  .set = base::json_into<&CheckReader::begin>,
                   .object = each.object,
                   .each = &each};
   };
