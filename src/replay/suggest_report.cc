@@ -230,7 +230,7 @@ std::string html_section(const SuggestReport& report, double harm, Duration peri
   for (const DemandCurve& each : report.curves) {
     if (each.period != period) continue;
     const std::string name(to_string(each.algorithm));
-    lines.push_back({&each, name});
+    lines.emplace_back(&each, name);
     const bool bucket = each.algorithm == Algorithm::kTokenBucket;
     out += legend_item(name, bucket ? "burst of token_bucket, " + grouped(each.rate) + " per " + per
                                     : "limit of " + name);
@@ -307,7 +307,7 @@ std::string html_advice(const SuggestReport& report, const Advice& advice, doubl
   ChartLines lines;
   const auto add = [&](std::size_t index, const char* style) {
     if (index < advice.route->demand.first_bucket() || index >= curves.size()) return;
-    lines.push_back({&curves[index], style});
+    lines.emplace_back(&curves[index], style);
     out += legend_item(
         style, grouped(curves[index].rate) + " per " + core::format_period(curves[index].period));
   };

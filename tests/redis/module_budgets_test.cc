@@ -55,7 +55,7 @@ std::string cells_of(RedisConnection& redis, const std::string& key) {
     fields.emplace((*hash)[i].string(), (*hash)[i + 1].string());
   }
   std::string text;
-  for (const auto& [name, value] : fields) text += name + "=" + value + "\n";
+  for (const auto& [name, value] : fields) text.append(name).append("=").append(value).append("\n");
   return text;
 }
 
@@ -202,6 +202,19 @@ class DamagedBudget : public ::testing::Test {
     }
     return said + cells_of(reader_, "u{}k");
   }
+  void expect_alike(const Fields& fields, const std::string& name) {
+    for (const sluice::Action action : {sluice::Action(Verb::kHold, 1min),
+                                        {Verb::kSettle},
+                                        {Verb::kTake},
+                                        {Verb::kExtend, 1min}}) {
+      for (const int seconds : {7, 62}) {
+        EXPECT_EQ(decide(true, fields, action, seconds, name),
+                  decide(false, fields, action, seconds, name))
+            << "verb " << static_cast<int>(action.verb) << " after " << seconds << " s, id "
+            << name;
+      }
+    }
+  }
 
   const RedisServer server_{kWithModule};
   RedisConnection reader_{server_};
@@ -217,18 +230,8 @@ TEST_F(DamagedBudget, IsDecidedAlikeWithAnyByteChanged) {
       Fields fields = good_;
       char& byte = fields[f].second[i];
       byte = static_cast<char>(static_cast<unsigned char>(byte) ^ (i % 2 == 0 ? 1 : 128));
-      const std::string name = std::to_string(i % 7);
-      for (const sluice::Action action : {sluice::Action(Verb::kHold, 1min),
-                                          {Verb::kSettle},
-                                          {Verb::kTake},
-                                          {Verb::kExtend, 1min}}) {
-        for (const int seconds : {7, 62}) {
-          EXPECT_EQ(decide(true, fields, action, seconds, name),
-                    decide(false, fields, action, seconds, name))
-              << good_[f].first << " byte " << i << " verb " << static_cast<int>(action.verb)
-              << " after " << seconds << " s, id " << name;
-        }
-      }
+      SCOPED_TRACE(good_[f].first + " byte " + std::to_string(i));
+      expect_alike(fields, std::to_string(i % 7));
     }
   }
 }
