@@ -788,7 +788,8 @@ void Simulation::ended(Caller& caller) {
   if (caller.number < before) fail("A caller was admitted before one that had come earlier");
   last = std::max(last, caller.number);
   if (!holds_permits(caller.limit.algorithm())) {
-    std::erase_if(admissions_, [&](Instant at) { return at <= now_ - kQueue.period(); });
+    std::erase_if(admissions_,
+                  [&](Instant admitted) { return admitted <= now_ - kQueue.period(); });
     admissions_.push_back(now_);
     if (admissions_.size() > kQueue.limit()) fail("More callers were admitted than the limit");
     return;

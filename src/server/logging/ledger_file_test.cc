@@ -11,9 +11,9 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <string>
 
 #include "server/logging/test_pipe.h"
@@ -82,8 +82,9 @@ class LedgerFileTest : public ::testing::Test {
                         [&] { return ledger.stats().entries >= entries; });
   }
   std::string content(const std::string& suffix = "") const {
-    std::ifstream file(options_.file + suffix);
-    return {std::istreambuf_iterator<char>(file), {}};
+    std::ostringstream text;
+    text << std::ifstream(options_.file + suffix).rdbuf();
+    return std::move(text).str();
   }
   // The numbers and the kinds of the lines.
   std::string lines(const std::string& suffix = "") const {
