@@ -1,6 +1,6 @@
-// The floor of a server on sockets: sends back what it reads, by one epoll in one thread.
+// The floor of a server on sockets: sends back what it reads, or REPLY, by one epoll in one thread.
 //
-//   echo_baseline
+//   echo_baseline [REPLY]
 //
 // It prints "ready" and its port. A request takes it one read and one write, and a part of one
 // epoll_wait. A server that does the same and also decides cannot take less processor time.
@@ -15,6 +15,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdio>
+#include <span>
+#include <string_view>
 
 namespace {
 
@@ -45,16 +47,22 @@ void accept_one(int epoll, int listener) {
   watch(epoll, client);
 }
 
-void echo(int client) {
+void answer(int client, std::string_view reply) {
   static std::array<char, std::size_t{64} << 10> bytes;
   const ssize_t got = ::recv(client, bytes.data(), bytes.size(), 0);
-  if (got > 0) ::send(client, bytes.data(), static_cast<std::size_t>(got), MSG_NOSIGNAL);
+  if (got > 0) {
+    if (reply.empty()) reply = {bytes.data(), static_cast<std::size_t>(got)};
+    ::send(client, reply.data(), reply.size(), MSG_NOSIGNAL);
+  }
   if (got == 0) ::close(client);
 }
 
 }  // namespace
 
-int main() {
+int main(int count, char** arguments) {
+  const std::span words(arguments, static_cast<std::size_t>(count));
+  std::string_view reply;
+  if (words.size() > 1) reply = words[1];
   const int listener = listen_on_loopback();
   if (listener < 0) return 1;
   const int epoll = ::epoll_create1(EPOLL_CLOEXEC);
@@ -64,7 +72,7 @@ int main() {
     const int found = ::epoll_wait(epoll, events.data(), static_cast<int>(events.size()), -1);
     for (int i = 0; i < found; ++i) {
       const int ready = events[static_cast<std::size_t>(i)].data.fd;
-      ready == listener ? accept_one(epoll, listener) : echo(ready);
+      ready == listener ? accept_one(epoll, listener) : answer(ready, reply);
     }
   }
 }
