@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/quoted.h"
 #include "insight/key_sketch.h"
 #include "rules/attributes.h"
 #include "rules/diagnostics.h"
@@ -149,8 +150,8 @@ void set_role(void* object, const Key& key, const Node& value, Diagnostics&) {
 
 void add_hosts(void* object, const Key&, const Node& value, Diagnostics& diagnostics) {
   for (const Node* const node : rules::texts_of(value)) {
-    std::string& host = static_cast<Config*>(object)->hosts.emplace_back(node->text);
-    for (char& c : host) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+    auto& hosts = static_cast<Config*>(object)->hosts;
+    const std::string& host = hosts.emplace_back(base::lower_case(node->text));
     if (host.find_first_of(":/ ") == host.npos) continue;
     diagnostics.add(node->at, "the host is " + rules::describe(*node),
                     "expected a host name without a port, such as sluice.internal");

@@ -106,9 +106,8 @@ constexpr Member kTop{
     .kinds = base::kJsonObject, .expected = "expected an object", .object = &kObject};
 
 std::string hex(const IdHash& hash) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
   std::string out;
-  for (const std::uint8_t byte : hash) out.append({kDigits[byte >> 4], kDigits[byte & 15]});
+  for (const std::uint8_t byte : hash) base::append_lower_hex(out, static_cast<char>(byte));
   return out;
 }
 

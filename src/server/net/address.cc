@@ -25,10 +25,7 @@ bool is_ip(int family, std::string_view text) {
 }
 
 bool is_label(std::string_view label) {
-  const auto fits = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-           c == '_';
-  };
+  const auto fits = [](char c) { return base::is_letter_or("-_", c); };
   return !label.empty() && label.size() <= 63 && label.front() != '-' && label.back() != '-' &&
          std::all_of(label.begin(), label.end(), fits);
 }

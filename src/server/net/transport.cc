@@ -14,6 +14,8 @@
 #include <memory>
 #include <new>
 
+#include "base/quoted.h"
+
 namespace sluice::server::net {
 namespace {
 
@@ -171,11 +173,6 @@ std::string text_of(const ASN1_STRING* string) {
           static_cast<std::size_t>(::ASN1_STRING_length(string))};
 }
 
-std::string in_lower_case(std::string name) {
-  for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
-  return name;
-}
-
 void add_alternative_names(std::vector<std::string>& names, const X509& certificate) {
   const std::unique_ptr<GENERAL_NAMES, void (*)(GENERAL_NAMES*)> all(
       static_cast<GENERAL_NAMES*>(
@@ -183,7 +180,7 @@ void add_alternative_names(std::vector<std::string>& names, const X509& certific
       ::GENERAL_NAMES_free);
   for (int i = 0; i < sk_GENERAL_NAME_num(all.get()); ++i) {
     const GENERAL_NAME* const one = sk_GENERAL_NAME_value(all.get(), i);
-    if (one->type == GEN_DNS) add(names, in_lower_case(text_of(one->d.dNSName)));
+    if (one->type == GEN_DNS) add(names, base::lower_case(text_of(one->d.dNSName)));
     if (one->type == GEN_URI) add(names, text_of(one->d.uniformResourceIdentifier));
   }
 }

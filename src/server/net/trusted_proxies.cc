@@ -13,8 +13,7 @@ namespace sluice::server {
 namespace {
 
 bool is_port(std::string_view text) noexcept {
-  return !text.empty() && text.size() <= 5 &&
-         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+  return !text.empty() && text.size() <= 5 && std::ranges::all_of(text, base::is_digit);
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cctype>
 #include <new>
 #include <random>
 #include <utility>
@@ -59,27 +58,17 @@ struct Field {
   std::string name, value;
 };
 
-std::string_view trimmed(std::string_view text) {
-  while (text.starts_with(' ') || text.starts_with('\t')) text.remove_prefix(1);
-  while (text.ends_with(' ') || text.ends_with('\t')) text.remove_suffix(1);
-  return text;
-}
-
 // An error does not repeat the text, which is secret.
 Expected<std::vector<Field>> parse_headers(std::string_view text) {
-  constexpr std::string_view kMarks = "!#$%&'*+-.^_`|~";
   std::vector<Field> out;
   for (std::size_t number = 1; !text.empty(); ++number) {
-    const std::size_t comma = std::min(text.find(','), text.size());
-    const std::string_view one = trimmed(text.substr(0, comma));
-    text.remove_prefix(std::min(comma + 1, text.size()));
+    const std::string_view one = base::trimmed(base::take_until(text, ','));
     if (one.empty()) continue;
     const std::size_t equals = std::min(one.find('='), one.size());
-    Field field{std::string(trimmed(one.substr(0, equals))),
-                base::decoded(trimmed(one.substr(std::min(equals + 1, one.size()))))};
-    const bool is_name = std::ranges::all_of(field.name, [&](unsigned char c) {
-      return std::isalnum(c) != 0 || kMarks.find(static_cast<char>(c)) != kMarks.npos;
-    });
+    Field field{std::string(base::trimmed(one.substr(0, equals))),
+                base::decoded(base::trimmed(one.substr(std::min(equals + 1, one.size()))))};
+    const bool is_name = std::ranges::all_of(
+        field.name, [](char c) { return base::is_letter_or("!#$%&'*+-.^_`|~", c); });
     const bool is_value = std::ranges::none_of(
         field.value, [](unsigned char c) { return (c < 0x20 && c != '\t') || c == 0x7f; });
     if (equals == one.size() || field.name.empty() || !is_name || !is_value) {

@@ -26,13 +26,7 @@ void begin_command(redis::Command& command, std::string_view key,
 
 namespace {
 
-// Removes the text before the first `end`, and `end`.
-std::string_view take_until(std::string_view& rest, char end) {
-  const std::size_t at = std::min(rest.find(end), rest.size());
-  const std::string_view taken = rest.substr(0, at);
-  rest.remove_prefix(std::min(at + 1, rest.size()));
-  return taken;
-}
+using base::take_until;
 
 std::optional<PastPush> read_entry(std::string_view line) {
   PastPush push;

@@ -23,14 +23,6 @@ std::optional<std::uint64_t> number_of(std::string_view text) {
   return base::read_number<std::uint64_t>(text);
 }
 
-// Returns what is before the separator, and removes both.
-std::string_view take_until(std::string_view& text, char separator) {
-  const std::size_t end = std::min(text.find(separator), text.size());
-  const std::string_view taken = text.substr(0, end);
-  text.remove_prefix(std::min(end + 1, text.size()));
-  return taken;
-}
-
 bool is_replica(std::string_view name) {
   constexpr std::string_view kSlave = "slave";
   return name.starts_with(kSlave) && number_of(name.substr(kSlave.size()));
@@ -43,9 +35,9 @@ ServerInfo ServerInfo::read(std::string_view text) {
   std::vector<std::string_view> replicas;
   std::optional<std::uint64_t> offset;
   while (!text.empty()) {
-    std::string_view value = take_until(text, '\n');
+    std::string_view value = base::take_until(text, '\n');
     if (value.ends_with('\r')) value.remove_suffix(1);
-    const std::string_view name = take_until(value, ':');
+    const std::string_view name = base::take_until(value, ':');
     if (is_replica(name)) replicas.push_back(value);
     if (name == "used_memory") info.used_memory = number_of(value);
     if (name == "maxmemory") info.max_memory = number_of(value);
@@ -57,8 +49,8 @@ ServerInfo ServerInfo::read(std::string_view text) {
   }
   for (std::string_view one : replicas) {  // "ip=127.0.0.1,port=6380,state=online,offset=42,lag=1"
     while (!one.empty()) {
-      std::string_view value = take_until(one, ',');
-      const std::string_view name = take_until(value, '=');
+      std::string_view value = base::take_until(one, ',');
+      const std::string_view name = base::take_until(value, '=');
       const auto number = number_of(value);
       if (name == "lag" && number)
         info.lag_seconds = std::max(info.lag_seconds.value_or(0), *number);

@@ -71,7 +71,7 @@ std::vector<SynopsisPart> read_synopsis(std::string_view synopsis) {
     part.name = has_token ? group.substr(blank + 1) : group;
     // "[attribute value]..." is two arguments that are repeated together; the first is not a token.
     const std::string_view before = has_token ? group.substr(0, blank) : std::string_view();
-    if (!before.empty() && before.front() >= 'A' && before.front() <= 'Z') {
+    if (!before.empty() && base::is_upper(before.front())) {
       part.token = before;
     } else if (!before.empty()) {
       parts.push_back({before, {}, part.optional, part.multiple});

@@ -35,7 +35,7 @@ bool parse_number(std::string_view text, std::int64_t& value) noexcept {
 
 bool is_decimal(std::string_view text) noexcept {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
-    return (c >= '0' && c <= '9') || holds("+-.eEinfa", c);
+    return base::is_digit(c) || holds("+-.eEinfa", c);
   });
 }
 

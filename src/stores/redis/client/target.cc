@@ -34,10 +34,8 @@ Unexpected<std::string> wrong(std::string what, std::string_view right) {
 }
 
 bool is_name(std::string_view host) noexcept {
-  return !host.empty() && host.size() <= 253 && std::all_of(host.begin(), host.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-           c == '_' || c == '.';
-  });
+  return !host.empty() && host.size() <= 253 &&
+         std::ranges::all_of(host, [](char c) { return base::is_letter_or("-_.", c); });
 }
 
 Expected<std::uint16_t> parse_port(std::string_view text) {

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/quoted.h"
 #include "core/limit.h"
 #include "core/state.h"
 #include "stores/redis/script/format.h"
@@ -180,9 +181,7 @@ std::map<std::string, std::string> constants_in_lua() {
   return all;
 }
 
-bool is_word(char c) noexcept {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-}
+bool is_word(char c) noexcept { return base::is_letter_or("_", c); }
 
 // Returns NAME if the line is "WORD 'NAME'"; else an empty text.
 std::string name_after(std::string_view word, std::string_view line) {
@@ -289,7 +288,7 @@ std::string with_constants(std::string_view lua) {
     std::size_t size = 1;
     while (size < lua.size() && is_word(lua[size]) == is_word(lua[0])) ++size;
     const std::string word(lua.substr(0, size));
-    const bool is_constant = size > 1 && word[0] == 'k' && word[1] >= 'A' && word[1] <= 'Z';
+    const bool is_constant = size > 1 && word[0] == 'k' && base::is_upper(word[1]);
     out += is_constant ? constants.at(word) : word;
     lua.remove_prefix(size);
   }
@@ -373,12 +372,8 @@ std::string sha1_of(std::string_view text) {
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned size = 0;
   EVP_Digest(text.data(), text.size(), digest.data(), &size, EVP_sha1(), nullptr);
-  constexpr std::string_view kDigits = "0123456789abcdef";
   std::string hex;
-  for (unsigned i = 0; i < size; ++i) {
-    hex += kDigits[digest[i] >> 4];
-    hex += kDigits[digest[i] & 15];
-  }
+  for (unsigned i = 0; i < size; ++i) base::append_lower_hex(hex, static_cast<char>(digest[i]));
   return hex;
 }
 
