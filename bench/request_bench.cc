@@ -307,7 +307,7 @@ void guards(const Options& options) {
     return taken.allowed() ? handle(request) : 0;
   };
   row("require() in the function", compare(options, users, limiter, limit, inside));
-  promise_at_most("guard-ns-over-a-take", thrown.more_ns, 25);
+  promise_at_most("guard-ns-over-a-take", thrown.more_ns, 15);
 }
 
 }  // namespace

@@ -249,7 +249,7 @@ def measure(options, folder, servers, seconds, rounds):
                            lambda: p99_ms(nginx, "/", rate, seconds, folder, headers), rounds)
     p99 = show(f"p99 at {rate:.0f}/s / nginx", [a / b for a, b in zip(owns, bases)], bases, owns, "ms")
     print()
-    promise("serve-auth-over-nginx", f"{auth:.2f}", ">=0.85", auth >= 0.85)
+    promise("serve-auth-over-nginx", f"{auth:.2f}", ">=0.9", auth >= 0.9)
     promise("serve-auth-server-us-over-the-reply", f"{over_reply.time:.2f}", "<=1.5", over_reply.time <= 1.5)
     promise("serve-check-three-limits-over-nginx", f"{check:.2f}", ">=0.6", check >= 0.6)
     promise("serve-p99-over-nginx", f"{p99:.2f}", "<=2", p99 <= 2)
