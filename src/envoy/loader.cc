@@ -260,6 +260,9 @@ constexpr std::array<Key, 10> kRateLimitKeys{
 };
 constexpr Map kRateLimit{"rate_limit", "`rate_limit`", kRateLimitKeys};
 
+// Its keys are any: see read_metadata().
+constexpr Map kMetadata{"metadata", "`metadata`", {}};
+
 // The items of this list contain descriptors again; readers handle the recursion.
 constexpr Key kDescriptors{.name = "descriptors", .type = Type::kList, .most = kMostItems};
 
@@ -273,7 +276,7 @@ constexpr std::array<Key, 10> kDescriptorKeys{
     flag("detailed_metric", kSet<&Descriptor::detailed_metric>),
     flag("value_to_metric", kSet<&Descriptor::value_to_metric>),
     flag("share_threshold", kSet<&Descriptor::share_threshold>),
-    Key{.name = "metadata", .type = Type::kMap},
+    Key{.name = "metadata", .type = Type::kMap, .map = &kMetadata},
 };
 constexpr Map kDescriptor{"descriptor", "each of `descriptors`", kDescriptorKeys};
 

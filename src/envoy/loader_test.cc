@@ -196,6 +196,10 @@ constexpr std::array kRefused{
             "f.yaml:2:1: error: a key that is not text; expected 'key: value'"},
     Refused{"domain: d\ndescriptors: [ { key: a, metadata: { 1: a } } ]\n",
             "f.yaml:2:38: error: the key '1' is not text; expected it in quotes"},
+    Refused{"domain: d\ndescriptors: [ { key: a, metadata: 5 } ]\n",
+            "f.yaml:2:36: error: 'metadata' is '5'; expected a map of metadata"},
+    Refused{"domain: d\ndescriptors: [ { key: a, metadata: [ b ] } ]\n",
+            "f.yaml:2:36: error: 'metadata' is a list; expected a map of metadata"},
     Refused{"domain: d\nversion: 1\n",
             "f.yaml:2:1: error: unknown key 'version'; expected one of: domain, descriptors"},
     Refused{
