@@ -31,6 +31,7 @@ void Batch::clear() noexcept {
   modes_ = 0;
   has_looks_ = false;
   has_only_blocks_ = false;
+  has_blocked_ = false;
   has_refused_ = false;
   charges_.clear();
   entries_.clear();
@@ -42,17 +43,13 @@ void Batch::reset_answers() noexcept {
 
 void Batch::add_refused(const Limit& limit, const ChargeTerms& terms, Reason reason) {
   add({{}, limit}, terms);
-  note_refused(reason);
+  entries_.back().refused = reason;
+  has_refused_ |= is_enforced(entries_.back());
 }
 
 void Batch::block(std::optional<Duration> wait) {
-  entries_.back().wait = wait;
-  note_refused(Reason::kBlocked);
-}
-
-void Batch::note_refused(Reason reason) noexcept {
-  entries_.back().refused = reason;
-  has_refused_ |= is_enforced(entries_.back());
+  entries_.back().is_blocked = has_blocked_ = true;
+  entries_.back().blocked_for = wait;
 }
 
 Decision Batch::decide(const BatchTerms& terms) {
@@ -86,36 +83,8 @@ Batch::Indices Batch::select(const Chosen& chosen) {
 Decision Batch::deny_refused() {
   const Indices indices =
       select([](const Entry& entry) { return entry.refused != Reason::kOk && is_enforced(entry); });
-  Decision all = refusal(entries_[indices.front()]);
-  for (const std::size_t i : indices) {
-    const Decision own = answer_all(lengthened(i, refusal(entries_[i])), {&i, 1});
-    all.reset_after = std::max(all.reset_after, own.reset_after);
-    if (!own.retry_after || !all.retry_after) {
-      all.retry_after.reset();
-    } else {
-      all.retry_after = std::max(*all.retry_after, *own.retry_after);
-    }
-  }
-  return all;
-}
-
-// If the key of a refused charge is blocked in the store too, the longer wait counts.
-Decision Batch::lengthened(std::size_t index, const Decision& refused) {
-  if (!refused.retry_after || charges_[index].block == nullptr) return refused;
-  Decision all = refused;
-  const Decision said = store_->apply_one(Verb::kPeek, charges_[index], terms_.now);
-  if (said.reason == Reason::kBlocked && said.retry_after) {
-    all.retry_after = std::max(*all.retry_after, *said.retry_after);
-    all.reset_after = std::max(all.reset_after, said.reset_after);
-  }
-  return all;
-}
-
-Decision Batch::refusal(const Entry& entry) const noexcept {
-  Decision denied = Decision::refused(entry.refused);
-  denied.retry_after = entry.wait;
-  denied.reset_after = entry.wait.value_or(Duration{0});
-  return denied;
+  for (const std::size_t i : indices) answer_all(Decision::refused(entries_[i].refused), {&i, 1});
+  return Decision::refused(entries_[indices.front()].refused);
 }
 
 Decision Batch::decide_enforced() {
@@ -344,7 +313,7 @@ void Batch::decide_groups() {
 
 Decision Batch::decide_group(Indices indices) {
   const Entry& first = entries_[indices.front()];
-  if (first.refused != Reason::kOk) return answer_all(refusal(first), indices);
+  if (first.refused != Reason::kOk) return answer_all(Decision::refused(first.refused), indices);
   Store& store = shadow_store_ != nullptr ? *shadow_store_ : *store_;
   const Decision said = ask(store, terms_.action, indices);
   return store_failed(said.reason) ? fall_back(said.reason, terms_.action, indices) : said;
@@ -367,6 +336,56 @@ void Batch::give_back(bool denied, Decision& all) {
 // Requests to a store.
 
 Decision Batch::ask(Store& store, Action action, Indices indices) {
+  if (!has_blocked_ || !asks(action.verb)) return ask_unblocked(store, action, indices);
+  const bool is_at_most = action.verb == Verb::kTakeAtMost;
+  bool denies = false;
+  bool takes_nothing = false;
+  for (const std::size_t i : indices) {
+    denies |= entries_[i].is_blocked && charges_[i].cost > 0;
+    takes_nothing |= is_at_most && charges_[i].cost == 0;
+  }
+  if (!denies || takes_nothing) {
+    const Decision said = ask_unblocked(store, action, indices);
+    return answers_each(said) ? write_blocks(said, indices) : said;
+  }
+  costs_.clear();
+  for (const std::size_t i : indices) {
+    costs_.push_back(charges_[i].cost);
+    if (is_at_most) charges_[i].cost = 1;  // it waits for one unit
+  }
+  const Decision said = ask_unblocked(store, Verb::kPeek, indices);
+  if (store_failed(said.reason)) fall_back(said.reason, Verb::kPeek, indices);
+  failed_ = false;
+  const bool is_invalid = said.reason == Reason::kInvalid;
+  const Decision all = is_invalid ? said : write_blocks(Decision{}, indices);
+  restore_costs(indices);
+  return all;
+}
+
+// Adds the blocks of keys that the batch has blocked to the answers of charges, and returns the
+// answer to the request. `said` is what the store has answered.
+Decision Batch::write_blocks(const Decision& said, Indices indices) {
+  bool is_forever = false;
+  answers_.clear();
+  for (const std::size_t i : indices) {
+    const Entry& entry = entries_[i];
+    Decision& own = decisions_[i];
+    if (entry.is_blocked) {
+      if (!has_numbers(own)) own = Decision{.capacity = charges_[i].limit.capacity()};
+      own.passed_over = false;
+      core::write({.left = entry.blocked_for.value_or(Duration{1}).count()}, charges_[i].cost, own);
+      if (own.reason == Reason::kBlocked && !entry.blocked_for) own.retry_after.reset();
+      is_forever |= own.reason == Reason::kBlocked && !entry.blocked_for;
+    }
+    answers_.push_back(own);
+  }
+  Decision all = combine(answers_);
+  all.taken = said.taken;
+  if (is_forever) all.retry_after.reset();
+  return all;
+}
+
+Decision Batch::ask_unblocked(Store& store, Action action, Indices indices) {
   return has_only_blocks_ && asks(action.verb) ? ask_after_blocks(store, action, indices)
                                                : ask_rest(store, action, indices);
 }

@@ -65,7 +65,8 @@ struct BatchTerms {
 // a cost, a take of all charges is denied; else the others are taken.
 //
 // Charges of which only the block counts are peeked at first, too. If one of their keys is blocked,
-// all charges are peeked at, and nothing is taken.
+// all charges are peeked at, and nothing is taken. So are all if the batch knows a blocked key with
+// a cost: the waits of the other charges are a part of the answer.
 //
 // A full store (kStoreFull) still has the counters of some charges. Only the policies of the others
 // answer; the store is asked again without these. So a limit whose counter exists goes on being
@@ -106,8 +107,8 @@ class Batch {
   // (`kMissing`), or its cost is no number (`kInvalid`). It is denied with that reason. If it is
   // enforced, so is the batch, and no store is asked.
   void add_refused(const Limit& limit, const ChargeTerms& terms, Reason reason);
-  // Denies the latest charge in the same way, because its key is blocked (`kBlocked`), for this
-  // long; absent: for ever. If the store has a block of the key too, the longer wait counts.
+  // Blocks the key of the latest charge for this long; absent: for ever. It is denied as by a block
+  // in the store, even if the store fails.
   void block(std::optional<Duration> wait);
 
   // Forgets the answers and keeps the charges, for a decide() at another time. Refunds and
@@ -140,8 +141,9 @@ class Batch {
  private:
   struct Entry {
     ChargeTerms terms;
-    Reason refused = Reason::kOk;       // kOk: the charge can be decided
-    std::optional<Duration> wait = {};  // of a key that is blocked
+    Reason refused = Reason::kOk;  // kOk: the charge can be decided
+    bool is_blocked = false;       // its key, for `blocked_for`; absent: for ever
+    std::optional<Duration> blocked_for = {};
     bool left_out = false;  // the request goes on without it: an exhausted quota, a new counter
     bool widened = false;   // its limit has one unit more
     bool lacks_counter = false;
@@ -161,10 +163,7 @@ class Batch {
   template <typename Chosen>
   Indices select(const Chosen& chosen);
 
-  void note_refused(Reason reason) noexcept;
-  Decision refusal(const Entry& entry) const noexcept;
   Decision deny_refused();
-  Decision lengthened(std::size_t index, const Decision& refused);
   Decision decide_enforced();
   bool concludes(Decision& said, Indices asked);
   void copy_asked();
@@ -185,6 +184,8 @@ class Batch {
   void give_back(bool denied, Decision& all);
 
   Decision ask(Store& store, Action action, Indices indices);
+  Decision ask_unblocked(Store& store, Action action, Indices indices);
+  Decision write_blocks(const Decision& said, Indices indices);
   Decision ask_after_blocks(Store& store, Action action, Indices indices);
   Decision ask_rest(Store& store, Action action, Indices indices);
   Decision ask_after_look(Store& store, Action action, Indices indices);
@@ -206,6 +207,7 @@ class Batch {
   bool has_refused_ = false;  // an enforced charge
   bool has_looks_ = false;
   bool has_only_blocks_ = false;
+  bool has_blocked_ = false;
   bool failed_ = false;  // the store could not decide, and a charge has no policy
   std::vector<Charge> charges_;
   std::vector<Decision> decisions_;

@@ -180,6 +180,30 @@ TEST_F(OverridesTest, WaitsForTheLongestOfSeveralBlocks) {
   EXPECT_EQ(ask(Instant{10s}, Verb::kTake, "/other").decision.retry_after, std::nullopt);
 }
 
+TEST_F(OverridesTest, DeniesABlockedKeyAsABlockOfTheStore) {
+  const auto ask_for = [&](std::uint64_t cost, Verb verb = Verb::kTake) {
+    return decider_.decide(rules_, Attributes{{"path", "/"}, {"ip", "::1"}}, cost,
+                           Instant{10s + 100ms}, verb);
+  };
+  ASSERT_TRUE(ask_for(1).decision.allowed());
+  for (const char* const limit : {"window", "total"}) {
+    overrides_.clear();
+    give("all", limit, {.kind = Kind::kBlocked, .until = Instant{10s + 200ms}});
+    EXPECT_EQ(ask_for(1).decision.retry_after, 1s) << "until the window opens";
+    EXPECT_EQ(ask_for(1).decision.reason, Reason::kBlocked);
+    EXPECT_EQ(ask_for(1).limits.size(), 2U);
+    EXPECT_TRUE(ask_for(0).decision.allowed());
+    EXPECT_EQ(ask_for(200).decision.reason, Reason::kNever);
+    EXPECT_EQ(ask_for(200, Verb::kTakeAtMost).decision.reason, Reason::kBlocked);
+    EXPECT_EQ(ask_for(200, Verb::kTakeAtMost).decision.retry_after, 1s);
+    give("all", limit, {.kind = Kind::kBlocked});
+    EXPECT_EQ(ask_for(1).decision.retry_after, std::nullopt);
+    EXPECT_TRUE(ask_for(0).decision.allowed());
+  }
+  overrides_.clear();
+  EXPECT_EQ(ask_for(0).limits[1].decision.remaining, 99U) << "denied requests have taken nothing";
+}
+
 TEST_F(OverridesTest, BlocksAKeyForEver) {
   give("api", "requests", {.kind = Kind::kBlocked});
   EXPECT_EQ(ask(Instant{10s}, Verb::kPeek).decision.reason, Reason::kBlocked);

@@ -238,14 +238,12 @@ namespace {
 
 using Kind = RejectPart::Kind;
 
-// A key that an override blocks has no numbers, and one that is blocked without end has no instant
-// at which it is free again.
+// A key that is blocked without end has no instant at which it is free again.
 bool has(const Decision& decision, Kind kind) {
   if (kind == Kind::kBraces) return true;
   if (kind == Kind::kRetryAfter) return decision.retry_after.has_value();
-  if (!has_numbers(decision)) return false;
-  if (decision.reason != Reason::kBlocked) return true;
-  return kind == Kind::kResetAt ? decision.retry_after.has_value() : decision.capacity > 0;
+  const bool has_end = decision.reason != Reason::kBlocked || decision.retry_after;
+  return has_numbers(decision) && (has_end || kind != Kind::kResetAt);
 }
 
 void append_part(const RejectPart& part, const Decision& decision, Instant now, std::string& out) {

@@ -86,7 +86,6 @@ TEST(RejectText, OfABlockHasItsEndIfThereIsOne) {
   EXPECT_EQ(filled(text, blocked), "13 10 0 2023-11-14T22:14:20Z");
   blocked.retry_after.reset();
   EXPECT_EQ(filled(text, blocked), "- 10 0 -");
-  EXPECT_EQ(filled(text, Decision::refused(Reason::kBlocked)), "- - - -") << "by an override";
 }
 
 TEST(RejectText, AllocatesNothingIfThereIsRoom) {

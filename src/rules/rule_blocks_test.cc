@@ -306,5 +306,30 @@ TEST_F(BlockedKeys, WaitForTheLongerOfAnOverrideAndABlock) {
   EXPECT_EQ(decide().decision.reason, Reason::kBlocked);
 }
 
+TEST_F(BlockedKeys, StayBlockedByAnOverrideIfTheStoreFails) {
+  FailingStore failing;
+  Limiter limiter(failing);
+  RuleDecider decider(limiter, {.local = &store_, .overrides = &overrides_});
+  give({.kind = Override::Kind::kBlocked, .until = clock_.now() + 5min});
+  for (const char* const policy : {"allow", "deny", "local"}) {
+    load("    on_store_error: " + std::string(policy) + "\n");
+    const RuleAnswer& answer = decider.decide(rules_, ip_, 1, clock_.now());
+    EXPECT_EQ(answer.decision.reason, Reason::kBlocked) << policy;
+    EXPECT_EQ(answer.decision.retry_after, 5min) << policy;
+    EXPECT_EQ(answer.limits[0].decision.capacity, 1u) << policy;
+    EXPECT_FALSE(decider.decide(rules_, ip_, 1, clock_.now()).decision) << policy;
+  }
+  give({.kind = Override::Kind::kBlocked});
+  EXPECT_EQ(decider.decide(rules_, ip_, 1, clock_.now()).decision.retry_after, std::nullopt);
+}
+
+TEST_F(BlockedKeys, OfShadowRulesAreCountedAndPass) {
+  load("    mode: shadow\n");
+  give({.kind = Override::Kind::kBlocked});
+  const RuleAnswer& answer = decide();
+  EXPECT_EQ(answer.decision.reason, Reason::kShadow);
+  EXPECT_EQ(answer.limits[0].decision.reason, Reason::kBlocked);
+}
+
 }  // namespace
 }  // namespace sluice::rule_blocks_test

@@ -199,7 +199,6 @@ void RuleDecider::Impl::name_rule(std::size_t index, const RequestCosts& costs, 
   if (!rule.plans.empty()) {
     std::tie(matched.plan, matched.has_unknown_plan) = compiled.choose_plan(rule, values_);
   }
-  const auto first = [&] { return limits_.begin() + static_cast<std::ptrdiff_t>(matched.first); };
   bool has_first = true;  // of budgets in a row
   for (std::size_t i = 0; i < rule.limits.size(); ++i) {
     const bool is_alternative = rule.limits[i].alternative;
@@ -209,19 +208,14 @@ void RuleDecider::Impl::name_rule(std::size_t index, const RequestCosts& costs, 
     add_limit(rule, compiled, i);
     const Reason refused = name_limit(compiled.limits[i], costs);
     if (!is_alternative) has_first = limits_.size() > before;
-    if (refused == Reason::kOk || matched.refused == Reason::kBlocked) continue;
+    if (refused == Reason::kOk) continue;
     matched.refused = refused;
-    if (refused == Reason::kBlocked) continue;  // another one may be blocked for longer
     if (refused == Reason::kInvalid && matched.enforced() && mistake_.empty()) {
       explain(rule.limits[i]);
     }
-    limits_.erase(first(), limits_.end());
+    limits_.erase(limits_.begin() + static_cast<std::ptrdiff_t>(matched.first), limits_.end());
     add_limit(rule, compiled, i);
     break;
-  }
-  if (matched.refused == Reason::kBlocked) {
-    const auto is_not_blocked = [](const NamedLimit& limit) { return !limit.is_blocked; };
-    limits_.erase(std::remove_if(first(), limits_.end(), is_not_blocked), limits_.end());
   }
   matched.last = limits_.size();
   matched.tag_at = text_.size();
@@ -262,9 +256,8 @@ Reason RuleDecider::Impl::name_limit(const rules::CompiledLimit& compiled,
   if (label) {
     named.label_at = *label;
     named.label_size = text_.size() - *label;
-    Reason refused = Reason::kOk;
-    if (stores_.overrides != nullptr && !compiled.removed && override_limit(named, refused)) {
-      return refused;
+    if (stores_.overrides != nullptr && !compiled.removed && override_limit(named)) {
+      return Reason::kOk;
     }
   }
   const Reason wrong = find_costs(compiled, costs, label.has_value(), named);
@@ -276,10 +269,10 @@ Reason RuleDecider::Impl::name_limit(const rules::CompiledLimit& compiled,
   return Reason::kOk;
 }
 
-// Gives the limit the numbers of an override. Returns whether that decides the limit already: only
-// the block of its key applies, or nothing and it is dropped, or the override blocks its key. A
-// hold can be older than an override, so it ends even if its key is unlimited now.
-bool RuleDecider::Impl::override_limit(NamedLimit& named, Reason& refused) {
+// Gives the limit the numbers or the block of an override. Returns whether that decides the limit
+// already: only the block of its key applies, or nothing and it is dropped. A hold can be older
+// than an override, so it ends even if its key is unlimited now.
+bool RuleDecider::Impl::override_limit(NamedLimit& named) {
   using Kind = Override::Kind;
   const bool is_alternative = named.limit->alternative;
   const std::string_view key =
@@ -318,8 +311,7 @@ bool RuleDecider::Impl::override_limit(NamedLimit& named, Reason& refused) {
   const Instant now = now_ ? *now_ : SystemClock().now();
   if (given->until) named.blocked_for = std::max(*given->until - now, Duration{1});
   named.is_blocked = true;
-  refused = Reason::kBlocked;
-  return true;
+  return false;
 }
 
 Reason RuleDecider::Impl::find_costs(const rules::CompiledLimit& compiled,
@@ -493,7 +485,7 @@ const RuleAnswer& RuleDecider::Impl::answer(const BatchTerms& terms) {
   name_limits();
   decide_batch(terms);
   can_repeat_ =
-      verb_ == Verb::kTake && !settles() && !permit_ && !id_ && !has_unlimited_ &&
+      verb_ == Verb::kTake && !settles() && !permit_ && !id_ && !has_unlimited_ && !has_blocked_ &&
       std::ranges::none_of(matched_, [](const auto& rule) { return rule.refused != Reason::kOk; });
   return answer_;
 }
@@ -563,7 +555,7 @@ void RuleDecider::Impl::name_permit(Charge& charge) {
 
 void RuleDecider::Impl::fill_batch() {
   ChargeTerms terms;
-  has_unlimited_ = false;
+  has_unlimited_ = has_blocked_ = false;
   for (const MatchedRule& matched : matched_) {
     terms.on_store_error = matched.rule->on_store_error;
     ++terms.group;
@@ -577,12 +569,13 @@ void RuleDecider::Impl::fill_batch() {
 
 void RuleDecider::Impl::add(const MatchedRule& matched, const NamedLimit& named,
                             ChargeTerms& terms) {
-  if (matched.refused != Reason::kOk && !named.is_blocked) {
+  if (matched.refused != Reason::kOk) {
     return batch_.add_refused(named.numbers, terms, matched.refused);
   }
-  terms.looks = named.looks && !named.is_blocked;
+  terms.looks = named.looks;
   terms.only_block = named.is_unlimited;
   has_unlimited_ |= named.is_unlimited;
+  has_blocked_ |= named.is_blocked;
   const std::string_view text = std::string_view(text_);
   Charge& charge = batch_.add(terms);
   charge.key = text.substr(named.key_at, named.key_end - named.key_at);
@@ -594,7 +587,7 @@ void RuleDecider::Impl::add(const MatchedRule& matched, const NamedLimit& named,
   charge.rule.new_keys = matched.new_keys;
   charge.alternative = named.limit->alternative;
   charge.block = named.limit->block_of_charges();
-  if (named.is_blocked) return batch_.block(named.blocked_for);
+  if (named.is_blocked) batch_.block(named.blocked_for);
   if (named.is_unlimited) return;
   charge.cost = units_of(named);
   charge.gives_back = gives_back(named);

@@ -57,8 +57,8 @@ struct MatchedRule {
   std::size_t plan = 0;  // index of Rule::plans
   bool has_unknown_plan = false;
   // Why a limit of it cannot be decided, so that the rule denies: `on_missing: deny`, or a cost
-  // that is no number. It has only that limit then. kBlocked: it has only the limits whose keys
-  // are blocked. kDenyRule: the rule has no limits and denies. kOk: all limits can be decided.
+  // that is no number. It has only that limit then. kDenyRule: the rule has no limits and denies.
+  // kOk: all limits can be decided.
   Reason refused = Reason::kOk;
 
   bool enforced() const noexcept { return rule->mode == RuleMode::kEnforce; }
@@ -122,7 +122,7 @@ class RuleDecider::Impl {
   Reason name_limit(const rules::CompiledLimit& compiled, const RequestCosts& costs);
   Reason find_costs(const rules::CompiledLimit& compiled, const RequestCosts& costs, bool has_key,
                     rules::NamedLimit& named);
-  bool override_limit(rules::NamedLimit& named, Reason& refused);
+  bool override_limit(rules::NamedLimit& named);
   Reason find_cost(const rules::NamedLimit& of, const rules::CompiledLimit& compiled,
                    const RequestCosts& costs, std::uint64_t& cost);
   bool refuses(const Limit& limit) const noexcept;
@@ -166,6 +166,7 @@ class RuleDecider::Impl {
   std::optional<Instant> now_;
   bool can_repeat_ = false;  // it was a take that the store decided
   bool has_unlimited_ = false;
+  bool has_blocked_ = false;
   // The mistake is of the request and not of a limit: no limit has the name of a cost, or a value
   // is too long for the expressions of an enforced rule.
   bool is_invalid_ = false;

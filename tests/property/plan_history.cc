@@ -205,7 +205,7 @@ std::string PlanHistory::compare(const Request& request, const sluice::RuleAnswe
   }
   if (!blocks.empty()) {
     ++counts_.blocked;
-    return compare_blocked(blocks, answer);
+    return compare_blocked(request, blocks, charges, answer);
   }
   if (charges.size() != answer.limits.size()) return "  other limits apply\n";
   if (charges.empty()) {
@@ -224,22 +224,36 @@ std::string PlanHistory::compare(const Request& request, const sluice::RuleAnswe
   return difference(expected, actual);
 }
 
-std::string PlanHistory::compare_blocked(const std::vector<const Override*>& blocks,
-                                         const sluice::RuleAnswer& answer) const {
+// A block denies each cost above 0, which waits for the longest of the blocks and the limits; a
+// cost that never passes is denied for that.
+std::string PlanHistory::compare_blocked(const Request& request,
+                                         const std::vector<const Override*>& blocks,
+                                         const std::vector<sluice_oracle::Charge>& charges,
+                                         const sluice::RuleAnswer& answer) {
   const sluice::Decision& decision = answer.decision;
-  if (decision.allowed() || decision.reason != sluice::Reason::kBlocked) {
-    return "  the block of an override did not deny\n";
+  if (answer.limits.size() != charges.size()) return "  other limits apply\n";
+  auto asked = charges;
+  if (request.verb == Verb::kTakeAtMost) {
+    for (auto& charge : asked) charge.cost = std::min<std::uint64_t>(charge.cost, 1);
   }
-  // The longest; absent if one of them does not end.
-  std::optional<sluice::Duration> wait = sluice::Duration{0};
+  const auto expected = oracle_.apply({request.cost > 0 ? Verb::kPeek : request.verb}, asked, now_);
+  if (request.cost == 0) {
+    return decision.allowed() ? "" : "  the block of an override denied a cost of 0\n";
+  }
+  const bool is_never = expected.reason == "never";
+  const auto reason = is_never ? sluice::Reason::kNever : sluice::Reason::kBlocked;
+  if (decision.allowed() || decision.reason != reason) {
+    return "  the block of an override did not deny, or a limit did not for ever\n";
+  }
+  // Absent if one of them does not end.
+  std::optional<sluice::Duration> wait{expected.retry_after_us.value_or(0)};
+  if (is_never) wait.reset();
   for (const Override* const block : blocks) {
     if (!block->until) wait.reset();
     if (!wait) break;
     wait = std::max(*wait, block->until->time_since_epoch() - sluice::Duration{now_});
   }
-  if (decision.retry_after != wait) return "  another retry_after\n";
-  if (answer.limits.size() != blocks.size()) return "  other limits are blocked\n";
-  return "";
+  return decision.retry_after == wait ? "" : "  another retry_after\n";
 }
 
 }  // namespace sluice_property

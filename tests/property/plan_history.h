@@ -59,8 +59,10 @@ class PlanHistory {
   // The numbers that count for a request; absent: no limit.
   std::optional<Spec> numbers_for(const Request& request, std::size_t limit) const;
   std::string compare(const Request& request, const sluice::RuleAnswer& answer);
-  std::string compare_blocked(const std::vector<const sluice::Override*>& blocks,
-                              const sluice::RuleAnswer& answer) const;
+  std::string compare_blocked(const Request& request,
+                              const std::vector<const sluice::Override*>& blocks,
+                              const std::vector<sluice_oracle::Charge>& charges,
+                              const sluice::RuleAnswer& answer);
 
   Dice dice_;
   sluice::Limiter limiter_;
