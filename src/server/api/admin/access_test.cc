@@ -91,8 +91,12 @@ TEST_F(Access, UnknownParametersAreRefused) {
   EXPECT_EQ(get("/v1/status?").status, 200);
   EXPECT_EQ(get("/v1/status?&limits=false&").status, 200);
   EXPECT_EQ(get("/v1/status?%6cimits=true").status, 200);
-  EXPECT_NE(get("/v1/keys?rule=none&any=1").detail().find("there is no rule"), std::string::npos)
-      << "an attribute has any name";
+  EXPECT_NE(get("/v1/keys?rule=none&ip=1").detail().find("there is no rule"), std::string::npos);
+  EXPECT_EQ(get("/v1/keys?rule=login&attribute.ip=1&method=GET&path=/").status, 200);
+  EXPECT_EQ(get("/v1/keys?rule=login&ipp=1").detail(),
+            "'ipp' is no parameter of GET /v1/keys, and no rule reads such an attribute; expected "
+            "rule, limit or attributes; did you mean 'ip'?");
+  EXPECT_EQ(get("/v1/keys?rule=login&ip=1&%69p=2").detail(), "'ip' is repeated; expected it once");
 }
 
 TEST_F(Access, AnswersAreNotCached) {

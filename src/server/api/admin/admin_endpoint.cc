@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "base/request_target.h"
 #include "insight/key_sketch.h"
 #include "rules/diagnostics.h"
+#include "rules/rule_set.h"
 #include "server/api/admin/pages.h"
 #include "server/decide/trial.h"
 #include "server/protocol/http/fields.h"
@@ -356,27 +358,36 @@ constexpr Page kPages[] = {
      pages::remove_override},
 };
 
-// Returns which parameter of the query the route lacks, or an empty text: a mistaken name would
-// answer for all rules, or change what was not meant.
+// Returns which parameter of the query is repeated, or is none of the route, or an empty text: a
+// mistaken name would answer for all rules, or change what was not meant.
 std::string find_unknown(const Call& call) {
+  constexpr std::string_view kPrefix = "attribute.";
   std::vector<std::string_view> names;
+  bool has_attributes = false;
   for (const Parameter& parameter : call.route.parameters) {
-    if (parameter.name == kAttributes.name) return {};  // of any name
+    has_attributes |= parameter.name == kAttributes.name;
     if (!parameter.is_header) names.push_back(parameter.name);
   }
+  const RuleSet rules = call.admin.rules.current();
+  const auto& attributes = rules.impl().attributes.names();
+  std::vector<std::string_view> read(attributes.begin(), attributes.end());
+  read.insert(read.end(), {"method", "path"});  // every request has them
+  std::set<std::string> seen;
   std::string_view query = call.query;
   while (!query.empty()) {
     const std::string_view pair = base::take_until(query, '&');
-    const auto is_of = [&](std::string_view name) {
-      Buffers buffers;
-      return base::find_query(pair, name, buffers).has_value();
-    };
-    if (pair.empty() || std::any_of(names.begin(), names.end(), is_of)) continue;
-    const std::string_view name = pair.substr(0, pair.find('='));
+    if (pair.empty()) continue;
+    const std::string name = base::decoded(pair.substr(0, pair.find('=')));
+    if (!seen.insert(name).second) return base::in_quotes(name) + " is repeated; expected it once";
+    if (std::ranges::find(names, name) != names.end()) continue;
+    const std::string_view own = name;
+    const std::string_view attribute = own.substr(own.starts_with(kPrefix) ? kPrefix.size() : 0);
+    if (has_attributes && std::ranges::find(read, attribute) != read.end()) continue;
     return base::in_quotes(name) + " is no parameter of " + std::string(call.route.method) + " " +
-           std::string(call.route.path) + "; expected " +
+           std::string(call.route.path) +
+           (has_attributes ? ", and no rule reads such an attribute" : "") + "; expected " +
            (names.empty() ? "no parameters" : rules::either(names)) +
-           rules::did_you_mean(name, names);
+           rules::did_you_mean(name, has_attributes ? read : names);
   }
   return {};
 }

@@ -7,6 +7,7 @@
 #include "base/quoted.h"
 #include "base/request_target.h"
 #include "core/period.h"
+#include "rules/counter_key.h"
 #include "server/api/admin/pages.h"
 #include "server/api/admin/rule_selection.h"
 #include "sluice/limit.h"
@@ -158,7 +159,7 @@ void list_blocks(const Call& call) {
   JsonWriter json;
   json.begin_object().key("blocks").begin_array();
   for (const BlockedKey& block : found->blocks) {
-    json.begin_object().member("counter", block.key);
+    json.begin_object().member("counter", rules::utf8_counter_key(block.key));
     if (!block.tag.empty()) json.member("tag", block.tag);
     json.member("until", block.until).end_object();
   }

@@ -57,6 +57,13 @@ TEST_F(BlocksPage, BlocksAndUnblocksAKey) {
                        "key unblocked: shop|login|address|ip=192.0.2.1 by 127.0.0.1"}));
 }
 
+TEST_F(BlocksPage, WritesBytesOfCountersThatAreNotUtf8AsEscapes) {
+  const Answered answered = call("PUT", "/v1/blocks?rule=login&ip=%FF%00a&for=1h");
+  EXPECT_EQ(answered.json().at("limits").at(0).at("counter"), "shop|login|address|ip=%FF%00a");
+  EXPECT_EQ(get("/v1/keys?rule=login&ip=%FF%00a").json().at("limits").at(0).at("counter"),
+            "shop|login|address|ip=%FF%00a");
+}
+
 // A store that blocks, and then cannot say the state.
 class SilentStore final : public Store {
  public:

@@ -7,6 +7,7 @@
 
 #include "base/quoted.h"
 #include "base/request_target.h"
+#include "rules/counter_key.h"
 #include "server/decide/named_attributes.h"
 #include "server/protocol/http/fields.h"
 
@@ -117,7 +118,7 @@ std::uint64_t milliseconds(Duration wait) noexcept {
 
 bool write_key(JsonWriter& json, const RuleCounter& counter) {
   if (!counter.key.empty()) {
-    json.member("key", counter.label).member("counter", counter.key);
+    json.member("key", counter.label).member("counter", rules::utf8_counter_key(counter.key));
     if (!counter.tag.empty()) json.member("tag", counter.tag);
     return true;
   }
