@@ -215,7 +215,9 @@ void AuthEndpoint::handle(const http::Request& request, http::Response& response
   put_gateway_answer(answer, fields_, response);
   if (query.empty() || answer.decision.allowed()) return;
   // Without this field, the gateway takes the 403 of a rule for a lack of quota.
-  if (response.status == 403) response.fields.append("X-Sluice-Status: 403\r\n");
+  if (response.status == 403 || answer.decision.reason == Reason::kDenyRule) {
+    response.fields.append("X-Sluice-Status: 403\r\n");
+  }
   response.status = 403;
 }
 

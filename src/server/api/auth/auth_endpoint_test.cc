@@ -39,6 +39,10 @@ rules:
     match: { path: /scan }
     action: deny
     reject: { body: "wait {retry_after}", headers: { X-Reason: banned, X-Wait: "{retry_after} s" } }
+  - name: hidden
+    match: { path: /hidden }
+    action: deny
+    reject: { status: 404 }
   - name: mail
     match: { path: /mail }
     headers: none
@@ -147,6 +151,9 @@ TEST_F(AuthEndpointTest, DeniesWithTheNumbersAndHeadersOfTheRule) {
   EXPECT_TRUE(has_line("X-Sluice-Status: 403")) << "no lack of quota";
   EXPECT_TRUE(has_line("X-Reason: banned"));
   EXPECT_FALSE(has_line("X-Wait: - s"));
+  EXPECT_EQ(ask_for("/hidden").status, 404);
+  EXPECT_EQ(ask_for("/hidden", "/v1/auth?deny=403").status, 403);
+  EXPECT_TRUE(has_line("X-Sluice-Status: 403")) << "no lack of quota";
 }
 
 TEST_F(AuthEndpointTest, AllowsWithTheFieldsOfTheAnswerAndNoBody) {
