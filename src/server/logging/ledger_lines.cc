@@ -263,7 +263,7 @@ void LedgerReplay::begin(const LedgerLine& line) {
   }
   if (line.rotated && has_stopped && last_.rotated) return;
   if (!line.rotated && !line.restored) {
-    end(last_.at);
+    end(line.at);
     counters_.clear();
     is_whole_ = true;
   } else if (!has_stopped || !line.restored || *line.restored < last_.at) {

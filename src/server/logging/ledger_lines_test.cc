@@ -390,6 +390,24 @@ TEST_F(LedgerLines, AfterARestartSayWhatTheSnapshotHad) {
   EXPECT_EQ(lines.sums()["k"], 9) << "only the first line after a restart corrects";
 }
 
+// The server that knew the holds is gone; the next one begins without them.
+TEST_F(LedgerLines, CountHoldsThatEndBeforeTheNextServerBegins) {
+  TextLines lines;
+  const auto hold = [&](const std::string& key, int end) {
+    lines.add(11, R"("kind":"hold","key":")" + key + R"(","hash":"aa","on_expiry":"charge",)" +
+                      R"("ends":"1970-01-01T00:01:)" + std::to_string(end) +
+                      R"(Z","spent":0,"spent_after":0,"held":5,"held_after":5)");
+  };
+  lines.add(10, R"("kind":"start")");
+  hold("ended", 19);
+  hold("open", 21);
+  lines.add(12, R"("kind":"stop")");
+  lines.add(20, R"("kind":"start")");
+  lines.add(30, R"("kind":"stop")");
+  EXPECT_EQ(problems(lines.text()), "");
+  EXPECT_EQ(lines.sums(), (std::map<std::string, std::int64_t>{{"ended", 5}, {"open", 0}}));
+}
+
 // Nobody asks again for a counter that is forgotten, so nobody reports the end of its holds.
 TEST_F(LedgerLines, CountHoldsWhoseEndNobodyReports) {
   std::string spent;
