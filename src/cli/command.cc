@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <iostream>
@@ -31,6 +32,7 @@ Expected<std::string, Errors> read(const std::string& file) {
   std::string text(rules::kMaxFileBytes + 1, '\0');
   std::cin.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(std::cin.gcount()));
+  check_input();
   return text;
 }
 
@@ -113,6 +115,10 @@ void warn_about_variables(const std::set<std::string>& names) {
 }
 
 }  // namespace
+
+void check_input() {
+  if (std::ferror(stdin) != 0 || std::cin.bad()) throw Failed("standard input cannot be read");
+}
 
 void print_errors(std::span<const RuleError> errors) {
   for (const RuleError& error : errors) std::cerr << error.to_string() << '\n';

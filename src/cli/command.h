@@ -79,6 +79,9 @@ class Command {
   CLI::App* app_;
 };
 
+// To be called after reading standard input to its end. Throws Failed if that has failed: to
+// std::cin an error looks like the end.
+void check_input();
 // Prints errors or warnings of a file to standard error, each as a line.
 void print_errors(std::span<const RuleError> errors);
 

@@ -113,7 +113,7 @@ int decide(std::istream& in, std::ostream& out, DecisionFilter& filter) {
     if (in.rdbuf()->in_avail() <= 0) out.flush();
   }
   out.flush();
-  return filter.had_errors() ? kFailed : 0;
+  return filter.had_errors() || !out ? kFailed : 0;
 }
 
 // Records the reason of the latest store failure.
@@ -181,7 +181,11 @@ int decide_with(const StoreFlags& flags, const std::string& rules_file,
   const auto store = open_store(config, reasons);
   DecisionFilter filter(*store, [&] { return reasons.take(); });
   if (rules) filter.use(*rules, overrides);
-  return decide(std::cin, std::cout, filter);
+  try {
+    return decide(std::cin, std::cout, filter);
+  } catch (const std::ios_base::failure&) {
+    throw Failed("standard input cannot be read");
+  }
 }
 
 }  // namespace

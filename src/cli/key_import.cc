@@ -81,6 +81,7 @@ std::vector<OverridePart> read_parts(const ImportFlags& flags) {
   if (flags.file != "-") file.open(flags.file, std::ios::binary);
   if (!file) throw Failed(flags.file + ": cannot be read; expected a file, or -");
   auto parts = read_override_lines(flags.file == "-" ? std::cin : file, flags.file, flags.is_csv());
+  if (flags.file == "-") check_input();
   if (!parts) throw Failed(parts.error());
   return *std::move(parts);
 }

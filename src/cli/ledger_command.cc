@@ -258,6 +258,7 @@ class LedgerReader {
     if (all.empty() && (file == "-" || !std::filesystem::is_regular_file(file, unknown))) {
       std::istream& once = file == "-" ? std::cin : stream;
       all.assign(std::istreambuf_iterator<char>(once), {});
+      if (file == "-") check_input();
     }
     if (all.empty()) return read_lines(stream, take);
     std::istringstream text(all);
