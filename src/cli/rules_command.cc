@@ -369,6 +369,7 @@ VersionRules read(const SourceFlags& flags, const std::string& from) {
   } else if (from == "-") {
     using Bytes = std::istreambuf_iterator<char>;
     read.texts.push_back({"-", std::string(Bytes(std::cin), Bytes())});
+    check_input();
   } else {
     read = server::read_files({from});
     terms.reads_lists = true;
@@ -784,6 +785,7 @@ void add_rules(Command app, int& status) {
                        .add_option("--max-log-bytes", terms->max_log_bytes,
                                    "memory.max_log_bytes of the server: warns about logs that do "
                                    "not fit; 0 for Redis")
+                       .range(std::uint64_t{0}, std::uint64_t{1} << 40)
                        .show_default();
                  }});
   // Last, because subcommands inherit the footer of their parent.

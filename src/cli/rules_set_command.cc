@@ -308,7 +308,7 @@ boost::json::object change(AdminClient& client, const std::string& target, const
 }
 
 int change_servers(const ChangeFlags& flags) {
-  ChangePlace place = changed_place(flags.place, flags.values.empty());
+  ChangePlace place = changed_place(flags.place, flags.values.empty() && !flags.length.empty());
   const bool lacks = lacks_limit(flags, place);
   std::string body = lacks ? std::string() : change_body(flags, place);
   return ask_servers(*flags.admin, flags.servers, "rules set", [&](const AdminFlags& one) {

@@ -3,6 +3,8 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <string>
+#include <utility>
 
 #include "base/quoted.h"
 #include "core/calendar.h"
@@ -49,7 +51,10 @@ Unexpected<std::string> wrong_unit(std::string_view text, std::string_view digit
 
 Expected<Duration> parse_limit_period(std::string_view text) {
   if (text == kNever) return kNeverEnds;
-  return parse_period(text);
+  auto period = parse_period(text);
+  if (period || (!text.empty() && base::is_digit(text.front()))) return period;
+  return Unexpected{std::move(period.error()) + ", or " + base::joined(kCalendarUnits) + " or " +
+                    std::string(kNever)};
 }
 
 Expected<Duration> parse_period(std::string_view text, std::string_view usual_unit) {

@@ -76,8 +76,10 @@ Expected<std::int64_t> parse_quantity(ThrottleForm form, std::span<const std::st
     if (words.size() > 1) return Unexpected{std::string("there are too many arguments")};
     return parse_number(words[0], form == ThrottleForm::kCrab ? kCrabQuantity : kQuantity);
   }
-  if (words.size() == 2 && (same_word(words[0], "TOKENS") || same_word(words[0], "NUM_REQUESTS"))) {
-    return parse_number(words[1], kTokens);
+  if (same_word(words[0], "TOKENS") || same_word(words[0], "NUM_REQUESTS")) {
+    if (words.size() == 2) return parse_number(words[1], kTokens);
+    return Unexpected{"the option " + base::in_quotes(words[0]) + " has " +
+                      std::to_string(words.size() - 1) + " values; expected TOKENS count"};
   }
   return Unexpected{"there is no option " + base::in_quotes(words[0]) + "; expected TOKENS count"};
 }
@@ -211,8 +213,9 @@ class LimitParser {
     return false;
   }
   bool read_units(std::string_view name, std::string_view value, std::uint64_t least,
-                  std::uint64_t& out) {
-    const auto number = parse_number(value, {name, static_cast<std::int64_t>(least), kMostUnits});
+                  std::uint64_t& out, std::uint64_t most = kMaxAmount) {
+    const auto number = parse_number(
+        value, {name, static_cast<std::int64_t>(least), static_cast<std::int64_t>(most)});
     if (!number) return fail(number.error());
     out = static_cast<std::uint64_t>(*number);
     return true;
@@ -278,7 +281,7 @@ class LimitParser {
       std::uint64_t number = 0;
       const bool is_read = option.is_time         ? read_time(option, value, number)
                            : option.words.empty() ? read_units(base::upper_case(option.name), value,
-                                                               option.least, number)
+                                                               option.least, number, option.most)
                                                   : read_word(option, value, number);
       if (is_read) core::set_value(spec_, option.option, number);
       return is_read;
@@ -349,6 +352,10 @@ class LimitParser {
     if (!limit) {
       const std::string& why = limit.error();
       fail(why.starts_with("per ") ? "period" + why.substr(3) : why);
+      return std::nullopt;
+    }
+    if (verb_.verb == Verb::kCharge && holds_permits(limit->algorithm())) {
+      fail("a limit with permits (concurrency) cannot be charged; expected RL.LIMIT");
       return std::nullopt;
     }
     if (!verb_.required().empty() && !has_required_) {

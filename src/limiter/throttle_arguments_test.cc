@@ -50,6 +50,8 @@ TEST(ThrottleArguments, OfGcraHaveSecondsWithAFractionAndTokens) {
   EXPECT_EQ(parsed(ThrottleForm::kGcra, {"1", "1", "1", "NUM_REQUESTS", "3"})->quantity, 3);
   EXPECT_EQ(error_of(ThrottleForm::kGcra, {"1", "1", "1", "3"}),
             "there is no option '3'; expected TOKENS count");
+  EXPECT_EQ(error_of(ThrottleForm::kGcra, {"1", "1", "1", "TOKENS"}),
+            "the option 'TOKENS' has 0 values; expected TOKENS count");
 }
 
 TEST(ThrottleArguments, OfThrottlecrabHaveMaxBurstAsLimitAndNoRefund) {

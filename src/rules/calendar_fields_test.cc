@@ -104,7 +104,8 @@ TEST(CalendarFields, NeedAPeriodOfTheCalendar) {
             "with day, week, month or year");
   EXPECT_EQ(limit_errors("algorithm: fixed_window, limit: 5, per: months"),
             "f:4:57: error: 'per': 'months' is not a period; expected a whole number and its unit "
-            "(ms, s, m, h or d), such as 60s; did you mean 'month'?");
+            "(ms, s, m, h or d), such as 60s, or day, week, month, year or never; did you mean "
+            "'month'?");
 }
 
 TEST(CalendarFields, NeedAFixedWindowWithoutAlign) {

@@ -91,8 +91,11 @@ bool check_period(const Key& key, const Node& node, Diagnostics& diagnostics) {
   // A number that lacks a unit is one of the default's size.
   const auto period = core::parse_period(node.text, key.otherwise.ends_with("ms") ? "ms" : "s");
   if (!period) {
+    const bool is_word =
+        !key.values.empty() && (node.text.empty() || !base::is_digit(node.text[0]));
+    const std::string words = is_word ? ", or " + base::joined(key.values, " or ") : std::string();
     diagnostics.add_message(node.at,
-                            "'" + std::string(key.name) + "': " + period.error() +
+                            "'" + std::string(key.name) + "': " + period.error() + words +
                                 did_you_mean(node.text, {key.values.begin(), key.values.end()}));
   }
   if (!period || key.most == 0) return period.has_value();
@@ -181,8 +184,8 @@ std::string describe(const Node& node) {
     case Node::Kind::kNull: return "nothing";
     case Node::Kind::kScalar:
       return node.text.empty() ? "empty" : (node.quoted ? "the text " : "") + in_quotes(node.text);
-    case Node::Kind::kSequence: return "a list";
-    case Node::Kind::kMap: return "a map";
+    case Node::Kind::kSequence: return node.items.empty() ? "an empty list" : "a list";
+    case Node::Kind::kMap: return node.pairs.empty() ? "an empty map" : "a map";
   }
   return {};
 }

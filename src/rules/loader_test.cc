@@ -281,7 +281,7 @@ TEST(Loader, RefusesWrongTypes) {
   EXPECT_EQ(limit_errors("key: {ip}, algorithm: gcra, limit: 1, per: 1s"),
             "f:4:22: error: 'key' is a map; expected a template in quotes, such as \"{ip}\"");
   EXPECT_EQ(limit_errors("name: [], algorithm: gcra, limit: 1, per: 1s"),
-            "f:4:23: error: 'name' is a list; expected text of 1 to 128 bytes, in quotes");
+            "f:4:23: error: 'name' is an empty list; expected text of 1 to 128 bytes, in quotes");
   EXPECT_EQ(limit_errors("name: '', algorithm: gcra, limit: 1, per: 1s"),
             "f:4:23: error: 'name' is empty; expected text of 1 to 128 bytes");
   EXPECT_EQ(limit_errors("name: \"a\\nb\", algorithm: gcra, limit: 1, per: 1s"),

@@ -119,7 +119,7 @@ TEST(Match, NotIsAMap) {
   EXPECT_EQ(errors_of("{ not: /health }"),
             "f:4:19: error: 'not' is '/health'; expected a map of attributes and patterns, such as "
             "{ path: /health }");
-  EXPECT_EQ(errors_of("{ not: {} }").substr(0, 30), "f:4:19: error: 'not' is a map;");
+  EXPECT_EQ(errors_of("{ not: {} }").substr(0, 36), "f:4:19: error: 'not' is an empty map");
 }
 
 class MatchLists : public ::testing::Test {

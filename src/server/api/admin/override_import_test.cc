@@ -184,6 +184,10 @@ TEST_F(OverrideImport, NamesAttributesThatTheKeyDoesNotRead) {
             "the attribute 'header.x-customer' is given twice; expected it once");
   EXPECT_EQ(wrong(R"("header.x-customer":"7")").detail().substr(0, 27),
             "the override says nothing; ");
+  EXPECT_EQ(post(R"({"rule":"api","limit_name":"requests","attributes":)"
+                 R"({"header.x-customer":"7"},"per":"1h"})")
+                .detail(),
+            "the override lacks 'limit'; expected it with these numbers");
 }
 
 TEST_F(OverrideImport, CountsARepeatedCounterOnce) {

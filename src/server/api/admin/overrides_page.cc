@@ -125,8 +125,10 @@ bool GivenOverride::set_period(const JsonValue& value, JsonProblem& problem) {
 }
 
 std::string GivenOverride::find_problem() const {
+  const bool has_numbers = given.per || given.calendar || given.burst;
+  if (!has_kind && has_numbers) return "the override lacks 'limit'; expected it with these numbers";
   if (!has_kind) return "the override says nothing; " + std::string(kMembers);
-  if (given.kind == Kind::kNumbers || (!given.per && !given.calendar && !given.burst)) return {};
+  if (given.kind == Kind::kNumbers || !has_numbers) return {};
   return "'per' and 'burst' are for numbers; expected 'limit' with them";
 }
 

@@ -200,6 +200,10 @@ bool CheckReader::check_alone(JsonProblem& problem) const {
                                  : has_wait_     ? "wait_ms"
                                                  : "";
   if (!other.empty()) return problem.is_of(other, "next to 'limit'", "expected one of them");
+  if (request_.verb == Verb::kCharge && holds_permits(request_.limit->algorithm())) {
+    return problem.is_of("verb", "a limit with permits (concurrency) cannot be charged",
+                         "expected the verb check");
+  }
   if (kind_ != CheckKind::kSettle) return true;
   if (!request_.id) return problem.is_missing("id", kId);
   return request_.actual ||

@@ -264,6 +264,12 @@ TEST(Limit, ErrorsNameTheProblem) {
       {{"gcra", "1", "1s", "SIZE", "1"}, "-ERR there is no option 'SIZE'"},
       {{"gcra", "1", "1s", "SLICES", "3"}, "-ERR "},
       {{"gcra", "1", "1s", "COST", "-1"}, "-ERR COST is out of range: '-1'"},
+      {{"budget", "1", "1d", "HOLDS", "0"},
+       "-ERR HOLDS is out of range: '0'; expected a whole number from 1 to 65535"},
+      {{"budget", "1", "fortnight"},
+       "-ERR period: 'fortnight' is not a period; expected a whole number and its unit (ms, s, m, "
+       "h "
+       "or d), such as 60s, or day, week, month, year or never"},
       {{"gcra", "1", "1s", "COST", "1", "BURST", "1", "cost", "2"},
        "-ERR the option 'cost' is given twice"},
       {{"gcra", "1", "0s"}, "-ERR period 0"},
@@ -282,6 +288,8 @@ TEST(Limit, ErrorsNameTheProblem) {
     words.insert(words.end(), rest.begin(), rest.end());
     EXPECT_TRUE(handler.ask(words).starts_with(error)) << handler.ask(words);
   }
+  EXPECT_EQ(handler.ask({"RL.CHARGE", "LIMIT", "k", "concurrency", "2", "30s"}),
+            "-ERR a limit with permits (concurrency) cannot be charged; expected RL.LIMIT\r\n");
   EXPECT_EQ(handler.store.stats().keys, 0u);
 }
 
