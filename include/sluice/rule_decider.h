@@ -65,42 +65,30 @@ class RuleDecider {
   RuleDecider& operator=(RuleDecider&&) noexcept;
 
   // Decides by the rules that match. The answer is valid until the next call, and while `rules` is.
-  // `now` absent: at the store's own time.
+  // `now` absent: at the store's own time. `rule`, of the set: it decides alone, whether it matches
+  // or not.
   const RuleAnswer& decide(const RuleSet& rules, const AttributeSource& attributes,
                            const RequestCosts& costs = {}, std::optional<Instant> now = {},
-                           Action action = Verb::kTake);
+                           Action action = Verb::kTake, const Rule* rule = nullptr);
   // Settles a request that was taken at `reserved` to its actual costs: gives back the difference
-  // of each limit, or charges it (kOver if that is beyond the limit). The attributes must be those
-  // of the request.
+  // of each limit, or charges it (kOver if that is beyond the limit). The attributes and the rule
+  // must be those of the request.
   const RuleAnswer& settle(const RuleSet& rules, const AttributeSource& attributes,
                            const RequestCosts& reserved, const RequestCosts& actual,
-                           std::optional<Instant> now = {});
+                           std::optional<Instant> now = {}, const Rule* rule = nullptr);
   // Decides several parts by the rules of one domain. Each part is matched separately; the limits
   // of all are one all-or-nothing request, and the answer has them in the order of the parts.
   const RuleAnswer& decide_parts(const RuleSet& rules, std::string_view domain,
                                  std::span<const RequestPart> parts,
                                  std::optional<Instant> now = {}, Action action = Verb::kTake);
-  // Decides by one rule of the set, whether it matches or not. Guards use it.
-  const RuleAnswer& decide_by(const RuleSet& rules, const Rule& rule,
-                              const AttributeSource& attributes, const RequestCosts& costs = {},
-                              std::optional<Instant> now = {}, Action action = Verb::kTake);
-  // Settles a request that decide_by() has taken.
-  const RuleAnswer& settle_by(const RuleSet& rules, const Rule& rule,
-                              const AttributeSource& attributes, const RequestCosts& reserved,
-                              const RequestCosts& actual, std::optional<Instant> now = {});
-
   // Reports the response of a request that decide() has allowed. Charges the limits with `count`
   // whose responses cost something (kOver if that is beyond the limit), and no others. The
-  // attributes must be those of the request. `response` has `status`, and the attributes that
-  // `count` reads; kInvalid if one of them is wrong. Without a limit with `count`, it is allowed
-  // and there are no limits.
+  // attributes and the rule must be those of the request. `response` has `status`, and the
+  // attributes that `count` reads; kInvalid if one of them is wrong. Without a limit with `count`,
+  // it is allowed and there are no limits.
   const RuleAnswer& report(const RuleSet& rules, const AttributeSource& attributes,
                            const AttributeSource& response, const RequestCosts& costs = {},
-                           std::optional<Instant> now = {});
-  // Reports the response of a request that decide_by() has allowed.
-  const RuleAnswer& report_by(const RuleSet& rules, const Rule& rule,
-                              const AttributeSource& attributes, const AttributeSource& response,
-                              const RequestCosts& costs = {}, std::optional<Instant> now = {});
+                           std::optional<Instant> now = {}, const Rule* rule = nullptr);
   // Releases or extends the permit of a decision by its text (RuleAnswer::permit), in the limiter's
   // store and in the local one. kGone if it has ended, kInvalid if the text is not that of a
   // permit. An extension lasts as long as the text says, which its holder can change, but no longer

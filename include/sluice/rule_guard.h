@@ -26,7 +26,7 @@ namespace sluice {
 // or costs reads an attribute that the guard does not provide, or if the guard provides the cost of
 // a limit that the rule does not have. Ownership: borrows the limiter and what `stores` names, such
 // as overrides; they must outlive the guard and its functions. Cost of a guarded call: that of
-// RuleDecider::decide_by; nothing is allocated once its buffers have grown.
+// RuleDecider::decide; nothing is allocated once its buffers have grown.
 inline auto guarded(LiveRules rules, Limiter& limiter, std::string_view rule,
                     const RuleStores& stores = {}) {
   using Gate = detail::RuleGate<>;

@@ -188,8 +188,8 @@ TEST_F(ResponseCountTest, AReportNeedsARightStatus) {
 
 TEST_F(ResponseCountTest, CanReportByOneRule) {
   use("{ on: 401 }");
-  decider_.report_by(*rules_, rules_->rules().front(), request_, Attributes{{"status", "401"}}, {},
-                     kNow);
+  decider_.report(*rules_, request_, Attributes{{"status", "401"}}, {}, kNow,
+                  &rules_->rules().front());
   EXPECT_EQ(left(), 4u);
 }
 

@@ -95,7 +95,7 @@ TEST_F(RuleCosts, SettlesToTheActualCosts) {
   EXPECT_EQ(answer.decision.reason, Reason::kOver);
   EXPECT_EQ(used(), (Units{1, 1000, 4}));
   const Decision less =
-      decider_.settle_by(*rules_, rules_->rules().front(), Attributes{}, 4, 0, kNow).decision;
+      decider_.settle(*rules_, Attributes{}, 4, 0, kNow, &rules_->rules().front()).decision;
   EXPECT_EQ(less.reason, Reason::kOk);
   EXPECT_EQ(less.remaining, 3u) << "of the tightest limit";
   EXPECT_EQ(used(), (Units{1, 997, 0}));
@@ -200,7 +200,8 @@ TEST_F(RuleCosts, ANameThatNoLimitOfTheMatchingRulesHasIsInvalid) {
   EXPECT_TRUE(ask({{"path", "/c"}}, {1, costs}).decision) << "no rule applies";
   EXPECT_TRUE(ask({{"path", "/b"}}, {1, std::span(costs).last(1)}).decision);
   EXPECT_TRUE(ask({{"path", "/a"}}).mistake.empty());
-  EXPECT_EQ(decider_.decide_by(*rules_, rules_->rules()[1], Attributes{}, {1, costs}).mistake,
+  const Rule* const second = &rules_->rules()[1];
+  EXPECT_EQ(decider_.decide(*rules_, Attributes{}, {1, costs}, {}, Verb::kTake, second).mistake,
             "the rules that apply have no limit 'first/1'; expected the name of a limit: y");
 }
 

@@ -753,17 +753,9 @@ RuleDecider& RuleDecider::operator=(RuleDecider&&) noexcept = default;
 
 const RuleAnswer& RuleDecider::decide(const RuleSet& rules, const AttributeSource& attributes,
                                       const RequestCosts& costs, std::optional<Instant> now,
-                                      Action action) {
+                                      Action action, const Rule* rule) {
   const RequestPart part{&attributes, costs};
-  return impl_->decide(rules.impl(), {.parts = {&part, 1}}, {action, now});
-}
-
-const RuleAnswer& RuleDecider::decide_by(const RuleSet& rules, const Rule& rule,
-                                         const AttributeSource& attributes,
-                                         const RequestCosts& costs, std::optional<Instant> now,
-                                         Action action) {
-  const RequestPart part{&attributes, costs};
-  return impl_->decide(rules.impl(), {.parts = {&part, 1}, .rule = &rule}, {action, now});
+  return impl_->decide(rules.impl(), {.parts = {&part, 1}, .rule = rule}, {action, now});
 }
 
 const RuleAnswer& RuleDecider::decide_parts(const RuleSet& rules, std::string_view domain,
@@ -774,35 +766,17 @@ const RuleAnswer& RuleDecider::decide_parts(const RuleSet& rules, std::string_vi
 
 const RuleAnswer& RuleDecider::settle(const RuleSet& rules, const AttributeSource& attributes,
                                       const RequestCosts& reserved, const RequestCosts& actual,
-                                      std::optional<Instant> now) {
+                                      std::optional<Instant> now, const Rule* rule) {
   const RequestPart part{&attributes, reserved};
-  return impl_->decide(rules.impl(), {.parts = {&part, 1}, .actual = &actual},
-                       {Verb::kCharge, now});
-}
-
-const RuleAnswer& RuleDecider::settle_by(const RuleSet& rules, const Rule& rule,
-                                         const AttributeSource& attributes,
-                                         const RequestCosts& reserved, const RequestCosts& actual,
-                                         std::optional<Instant> now) {
-  const RequestPart part{&attributes, reserved};
-  return impl_->decide(rules.impl(), {.parts = {&part, 1}, .rule = &rule, .actual = &actual},
+  return impl_->decide(rules.impl(), {.parts = {&part, 1}, .rule = rule, .actual = &actual},
                        {Verb::kCharge, now});
 }
 
 const RuleAnswer& RuleDecider::report(const RuleSet& rules, const AttributeSource& attributes,
                                       const AttributeSource& response, const RequestCosts& costs,
-                                      std::optional<Instant> now) {
+                                      std::optional<Instant> now, const Rule* rule) {
   const RequestPart part{&attributes, costs};
-  return impl_->decide(rules.impl(), {.parts = {&part, 1}, .response = &response},
-                       {Verb::kCharge, now});
-}
-
-const RuleAnswer& RuleDecider::report_by(const RuleSet& rules, const Rule& rule,
-                                         const AttributeSource& attributes,
-                                         const AttributeSource& response, const RequestCosts& costs,
-                                         std::optional<Instant> now) {
-  const RequestPart part{&attributes, costs};
-  return impl_->decide(rules.impl(), {.parts = {&part, 1}, .rule = &rule, .response = &response},
+  return impl_->decide(rules.impl(), {.parts = {&part, 1}, .rule = rule, .response = &response},
                        {Verb::kCharge, now});
 }
 

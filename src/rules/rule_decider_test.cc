@@ -326,17 +326,21 @@ TEST_F(RuleDeciderTest, KeepsCountersWhenNumbersChange) {
 TEST_F(RuleDeciderTest, DecidesByARuleThatIsNamedMatchingOrNot) {
   const RuleSet rules = rules_of({"name: a, match: { path: /a }, continue: true, " + limits(kOne),
                                   "name: b, match: { path: /b }, " + limits(kTwo)});
-  const RuleAnswer& answer = request_.decide_by(rules, *rules.find("b"), Attributes{}, 1, kNow);
+  const RuleAnswer& answer =
+      request_.decide(rules, Attributes{}, 1, kNow, Verb::kTake, rules.find("b"));
   EXPECT_EQ(answer.rule->name, "b");
   EXPECT_EQ(answer.matched.size(), 1u);
   EXPECT_EQ(answer.decision.capacity, 2u);
-  EXPECT_EQ(request_.decide_by(rules, *rules.find("a"), Attributes{}, 1, kNow).matched.size(), 1u);
+  EXPECT_EQ(
+      request_.decide(rules, Attributes{}, 1, kNow, Verb::kTake, rules.find("a")).matched.size(),
+      1u);
 }
 
 TEST_F(RuleDeciderTest, ARuleOfAnotherSetIsInvalid) {
   const RuleSet rules = rules_of({"name: a, " + limits(kOne)});
   const RuleSet others = rules_of({"name: a, " + limits(kOne)});
-  const RuleAnswer& answer = request_.decide_by(rules, *others.find("a"), Attributes{}, 1, kNow);
+  const RuleAnswer& answer =
+      request_.decide(rules, Attributes{}, 1, kNow, Verb::kTake, others.find("a"));
   EXPECT_EQ(answer.decision.reason, Reason::kInvalid);
   EXPECT_FALSE(answer.decision.allowed());
 }

@@ -226,7 +226,8 @@ Decision RulePass::ask(const AttributeSource& attributes, const RequestCosts& co
     slot_->answer = answer;
     return answer->decision;
   }
-  slot_->answer = &slot_->decider->decide_by(*slot_->rules, *slot_->rule, attributes, costs);
+  slot_->answer =
+      &slot_->decider->decide(*slot_->rules, attributes, costs, {}, Verb::kTake, slot_->rule);
   return slot_->answer->decision;
 }
 

@@ -214,19 +214,13 @@ const RuleAnswer* Session::decide(const SessionRequest& request) {
   const AttributeSource& attributes = request.attributes;
   const RequestCosts& costs = request.costs;
   if (request.actual != nullptr) {
-    return &reported(rule != nullptr
-                         ? decider_.settle_by(rules_, *rule, attributes, costs, *request.actual)
-                         : decider_.settle(rules_, attributes, costs, *request.actual));
+    return &reported(decider_.settle(rules_, attributes, costs, *request.actual, {}, rule));
   }
   if (request.response != nullptr) {
-    return &reported(rule != nullptr
-                         ? decider_.report_by(rules_, *rule, attributes, *request.response, costs)
-                         : decider_.report(rules_, attributes, *request.response, costs));
+    return &reported(decider_.report(rules_, attributes, *request.response, costs, {}, rule));
   }
   decider_.refuse_permits(!request.hands_out_permit);
-  const RuleAnswer& answer =
-      rule != nullptr ? decider_.decide_by(rules_, *rule, attributes, costs, {}, request.action)
-                      : decider_.decide(rules_, attributes, costs, {}, request.action);
+  const RuleAnswer& answer = decider_.decide(rules_, attributes, costs, {}, request.action, rule);
   const Verb verb = request.action.verb;
   if (verb == Verb::kSettle || verb == Verb::kCancel) return &reported(answer);
   if (counts(request.action.verb)) record(attributes, costs, answer);

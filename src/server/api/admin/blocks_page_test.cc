@@ -31,7 +31,9 @@ class BlocksPage : public TestAdmin {
   void SetUp() override { open({kRules}); }
   Decision ask(std::string_view rule = "login") {
     const RuleSet rules = manager_->current();
-    return requests_.decide_by(rules, *rules.find(rule), Attributes{{"ip", "192.0.2.1"}}).decision;
+    return requests_
+        .decide(rules, Attributes{{"ip", "192.0.2.1"}}, {}, {}, Verb::kTake, rules.find(rule))
+        .decision;
   }
   std::string refused(std::string_view method, const std::string& target, int status) {
     const Answered answered = call(method, target);

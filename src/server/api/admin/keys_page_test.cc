@@ -34,7 +34,8 @@ class KeysPage : public TestAdmin {
   // Takes from all limits of a rule, like an endpoint.
   bool take(std::string_view rule, const Attributes& attributes, std::uint64_t cost) {
     const RuleSet rules = manager_->current();
-    return requests_.decide_by(rules, *rules.find(rule), attributes, cost).decision.allowed();
+    return requests_.decide(rules, attributes, cost, {}, Verb::kTake, rules.find(rule))
+        .decision.allowed();
   }
   Answered remove(std::string_view target) { return call("DELETE", target); }
   std::int64_t remaining(std::string_view target, std::size_t limit = 0) {
