@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 #include "sluice/clock.h"
 #include "sluice/expected.h"
@@ -29,21 +28,14 @@ struct BlockSpec {
   Duration at_most{0};
 };
 
-// What is wrong with a BlockSpec; kNone if nothing is.
-enum class BlockError : std::uint8_t { kNone, kAfter, kWithin, kTime, kGrowth, kAtMost };
-
 // Blocks a key for a time after repeated denials (Charge::block; docs/reference/algorithms.md,
 // Blocks).
 //
 // An immutable value of 32 bytes that borrows nothing: copy it freely, use it from any thread.
 class Block {
  public:
-  // Checks the numbers. Errors: explain() of the first error.
+  // Checks the numbers. Errors: what is wrong with the first wrong one, and what is right.
   static Expected<Block> make(const BlockSpec& spec);
-  // Returns the first error of a spec.
-  static BlockError find_error(const BlockSpec& spec) noexcept;
-  // Returns a sentence that says what is wrong with a spec that has this error, and what is right.
-  static std::string explain(BlockError error, const BlockSpec& spec);
 
   // The denials that start a block.
   constexpr std::uint32_t after() const noexcept { return after_; }

@@ -5,6 +5,8 @@
 #include "sluice/block.h"
 
 #include <algorithm>
+#include <string>
+#include <string_view>
 
 #include "core/period.h"
 #include "sluice/limit.h"
@@ -14,9 +16,9 @@ namespace {
 
 bool is_in_range(Duration period) noexcept { return period >= kMinPeriod && period <= kMaxPeriod; }
 
-std::string too_short(std::string_view name, Duration is, Duration least) {
-  return std::string(name) + " " + core::format_period(is) + " is out of range; it must be " +
-         core::format_period(least) + " to 366d";
+Unexpected<std::string> wrong_time(std::string_view name, Duration is, Duration least) {
+  return {std::string(name) + " " + core::format_period(is) + " is out of range; it must be " +
+          core::format_period(least) + " to 366d"};
 }
 
 Duration longest(const BlockSpec& spec) noexcept {
@@ -25,32 +27,19 @@ Duration longest(const BlockSpec& spec) noexcept {
 
 }  // namespace
 
-BlockError Block::find_error(const BlockSpec& spec) noexcept {
-  if (spec.after < 1 || spec.after > kMaxBlockDenials) return BlockError::kAfter;
-  if (!is_in_range(spec.within)) return BlockError::kWithin;
-  if (!is_in_range(spec.time)) return BlockError::kTime;
-  if (spec.growth < 100 || spec.growth > kMaxBlockGrowth) return BlockError::kGrowth;
-  const bool is_long_enough = longest(spec) >= spec.time;
-  return is_long_enough && is_in_range(longest(spec)) ? BlockError::kNone : BlockError::kAtMost;
-}
-
-std::string Block::explain(BlockError error, const BlockSpec& spec) {
-  switch (error) {
-    case BlockError::kNone: return "nothing is wrong";
-    case BlockError::kAfter:
-      return "after " + std::to_string(spec.after) + " is out of range; it must be 1 to " +
-             std::to_string(kMaxBlockDenials);
-    case BlockError::kWithin: return too_short("within", spec.within, kMinPeriod);
-    case BlockError::kTime: return too_short("for", spec.time, kMinPeriod);
-    case BlockError::kGrowth: return "grow is out of range; it must be 1 to 100";
-    case BlockError::kAtMost: return too_short("at_most", spec.at_most, spec.time);
-  }
-  return "unknown error";
-}
-
 Expected<Block> Block::make(const BlockSpec& spec) {
-  const BlockError error = find_error(spec);
-  if (error != BlockError::kNone) return Unexpected{explain(error, spec)};
+  if (spec.after < 1 || spec.after > kMaxBlockDenials) {
+    return Unexpected{"after " + std::to_string(spec.after) + " is out of range; it must be 1 to " +
+                      std::to_string(kMaxBlockDenials)};
+  }
+  if (!is_in_range(spec.within)) return wrong_time("within", spec.within, kMinPeriod);
+  if (!is_in_range(spec.time)) return wrong_time("for", spec.time, kMinPeriod);
+  if (spec.growth < 100 || spec.growth > kMaxBlockGrowth) {
+    return Unexpected{"grow is out of range; it must be 1 to 100"};
+  }
+  if (longest(spec) < spec.time || !is_in_range(longest(spec))) {
+    return wrong_time("at_most", spec.at_most, spec.time);
+  }
   return Block(spec);
 }
 

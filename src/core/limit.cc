@@ -78,19 +78,11 @@ void set_value(LimitSpec& spec, LimitOption option, std::optional<std::uint64_t>
 
 std::optional<LimitOption> option_of(LimitError error, const LimitSpec& spec) noexcept {
   switch (error) {
-    case LimitError::kBurstDoesNotApply:
+    case LimitError::kOptionDoesNotApply: return detail::option_without_use(spec);
     case LimitError::kBurstOutOfRange: return LimitOption::kBurst;
-    case LimitError::kAlignDoesNotApply:
     case LimitError::kAlignWithCalendar: return LimitOption::kAlign;
-    case LimitError::kSlicesDoNotApply:
     case LimitError::kSlicesOutOfRange: return LimitOption::kSlices;
-    case LimitError::kWeightingDoesNotApply: return LimitOption::kWeighting;
-    case LimitError::kModeDoesNotApply: return LimitOption::kMode;
-    case LimitError::kRefillDoesNotApply: return LimitOption::kRefill;
-    case LimitError::kOnExpiryDoesNotApply: return LimitOption::kOnExpiry;
-    case LimitError::kHoldsDoNotApply:
     case LimitError::kHoldsOutOfRange: return LimitOption::kHolds;
-    case LimitError::kRememberDoesNotApply:
     case LimitError::kRememberOutOfRange: return LimitOption::kRemember;
     case LimitError::kRefillsTooSlowly:
       return spec.burst ? std::optional(LimitOption::kBurst) : std::nullopt;
@@ -162,8 +154,10 @@ std::string does_not_apply(std::string_view name, const LimitSpec& spec,
          "; it applies to " + base::joined(algorithms, " and ");
 }
 
-std::string does_not_apply(LimitOption option, const LimitSpec& spec) {
-  return does_not_apply(core::info(option).name, spec, core::algorithms_with(option));
+std::string option_does_not_apply(const LimitSpec& spec) {
+  const auto option = detail::option_without_use(spec);
+  if (!option) return "every option applies";
+  return does_not_apply(core::info(*option).name, spec, core::algorithms_with(*option));
 }
 
 std::string calendar_does_not_apply(const LimitSpec& spec) {
@@ -208,24 +202,16 @@ std::string explain(LimitError error, const LimitSpec& spec) {
              " is out of range; it must be 1ms to 366d" +
              (holds_amounts(spec.algorithm) ? ", day, week, month, year or never" : "");
     case LimitError::kCalendarDoesNotApply: return calendar_does_not_apply(spec);
-    case LimitError::kBurstDoesNotApply: return does_not_apply(LimitOption::kBurst, spec);
+    case LimitError::kOptionDoesNotApply: return option_does_not_apply(spec);
     case LimitError::kBurstOutOfRange: return explain_burst(spec);
-    case LimitError::kAlignDoesNotApply: return does_not_apply(LimitOption::kAlign, spec);
     case LimitError::kAlignWithCalendar:
       return "align does not apply to per " +
              std::string(core::name_of(spec.calendar->spec().unit)) +
              ", whose windows begin at midnight; leave it out";
-    case LimitError::kSlicesDoNotApply: return does_not_apply(LimitOption::kSlices, spec);
     case LimitError::kSlicesOutOfRange:
       return out_of_range("slices", spec.slices.value_or(0), 1, kMaxSlices);
-    case LimitError::kWeightingDoesNotApply: return does_not_apply(LimitOption::kWeighting, spec);
-    case LimitError::kModeDoesNotApply: return does_not_apply(LimitOption::kMode, spec);
-    case LimitError::kRefillDoesNotApply: return does_not_apply(LimitOption::kRefill, spec);
-    case LimitError::kOnExpiryDoesNotApply: return does_not_apply(LimitOption::kOnExpiry, spec);
-    case LimitError::kHoldsDoNotApply: return does_not_apply(LimitOption::kHolds, spec);
     case LimitError::kHoldsOutOfRange:
       return out_of_range("holds", spec.holds.value_or(0), 1, kMaxHolds);
-    case LimitError::kRememberDoesNotApply: return does_not_apply(LimitOption::kRemember, spec);
     case LimitError::kRememberOutOfRange:
       return "remember " + core::format_period(spec.remember.value_or(kDefaultRemember)) +
              " is out of range; it must be 1s to 24h";

@@ -69,6 +69,7 @@ TEST(LimitOptions, AreNamedByTheErrorThatTheyCause) {
     }
   }
   EXPECT_EQ(option_of(LimitError::kPeriodOutOfRange, {}), std::nullopt);
+  EXPECT_EQ(option_of(LimitError::kOptionDoesNotApply, {}), std::nullopt);
   EXPECT_EQ(option_of(LimitError::kRefillsTooSlowly, {.burst = 1}), LimitOption::kBurst);
   EXPECT_EQ(option_of(LimitError::kRefillsTooSlowly, {}), std::nullopt);
 }

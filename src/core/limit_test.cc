@@ -100,7 +100,7 @@ TEST(Limit, OfPermitsHasALeaseAndAtMost65535Units) {
   spec.per = 367 * 24h;
   EXPECT_EQ(error_of(spec), "lease 367d is out of range; it must be 1ms to 366d");
   spec = {.algorithm = Algorithm::kConcurrency, .limit = 1, .per = 1s, .burst = 1};
-  EXPECT_EQ(find_error(spec), LimitError::kBurstDoesNotApply);
+  EXPECT_EQ(find_error(spec), LimitError::kOptionDoesNotApply);
 }
 
 TEST(Limit, BuildersStateEveryOption) {

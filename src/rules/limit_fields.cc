@@ -80,7 +80,7 @@ std::optional<Block> read_block(const Fields& limit, const RuleTerms& terms,
                        .time = *time,
                        .growth = 100 * fields->integer("grow").value_or(1),
                        .at_most = fields->period("at_most").value_or(Duration{0})};
-  if (Block::find_error(spec) == BlockError::kAtMost) {
+  if (spec.at_most != Duration{0} && spec.at_most < spec.time) {
     diagnostics.add(fields->at("at_most"),
                     "'at_most' is " + core::format_period(spec.at_most) + ", and 'for' is " +
                         core::format_period(spec.time),

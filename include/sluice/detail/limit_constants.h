@@ -1,7 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <numeric>
+#include <optional>
 
 #include "sluice/limit.h"
 
@@ -21,6 +24,20 @@ constexpr std::uint64_t most_units(Algorithm a) noexcept {
 // Whether the windows of an algorithm may be those of a calendar.
 constexpr bool may_follow_calendar(Algorithm a) noexcept {
   return info(a).state == StateKind::kWindow || holds_amounts(a);
+}
+
+// Returns the first option that is set and does not apply to the algorithm.
+constexpr std::optional<LimitOption> option_without_use(const LimitSpec& spec) noexcept {
+  const bool is_set[] = {spec.burst.has_value(),     spec.align.has_value(),
+                         spec.slices.has_value(),    spec.weighting.has_value(),
+                         spec.mode.has_value(),      spec.refill.has_value(),
+                         spec.on_expiry.has_value(), spec.holds.has_value(),
+                         spec.remember.has_value()};  // by LimitOption
+  for (std::size_t i = 0; i < std::size(is_set); ++i) {
+    const auto option = static_cast<LimitOption>(i);
+    if (is_set[i] && !applies(option, spec.algorithm)) return option;
+  }
+  return std::nullopt;
 }
 
 constexpr std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) noexcept {
@@ -56,7 +73,6 @@ constexpr std::uint64_t mix(std::uint64_t h, std::uint64_t value) noexcept {
 // See limit.h: the first error of a spec.
 constexpr LimitError find_error(const LimitSpec& spec) noexcept {
   const AlgorithmInfo& row = info(spec.algorithm);
-  const auto applies_here = [&](LimitOption option) { return applies(option, row.algorithm); };
   if (spec.limit > detail::most_units(row.algorithm)) return LimitError::kLimitTooLarge;
   if (spec.calendar != nullptr && !detail::may_follow_calendar(row.algorithm)) {
     return LimitError::kCalendarDoesNotApply;
@@ -65,33 +81,19 @@ constexpr LimitError find_error(const LimitSpec& spec) noexcept {
   if (spec.calendar == nullptr && !never_ends && (spec.per < kMinPeriod || spec.per > kMaxPeriod)) {
     return LimitError::kPeriodOutOfRange;
   }
-  if (spec.burst && !applies_here(LimitOption::kBurst)) return LimitError::kBurstDoesNotApply;
+  if (detail::option_without_use(spec)) return LimitError::kOptionDoesNotApply;
   if (spec.burst) {
     const std::uint64_t least = row.burst_excludes_first ? 0 : 1;
     if (*spec.burst < least || *spec.burst > kMaxUnits - row.burst_excludes_first) {
       return LimitError::kBurstOutOfRange;
     }
   }
-  if (spec.align && !applies_here(LimitOption::kAlign)) return LimitError::kAlignDoesNotApply;
   if (spec.align && spec.calendar != nullptr) return LimitError::kAlignWithCalendar;
-  if (spec.slices && !applies_here(LimitOption::kSlices)) return LimitError::kSlicesDoNotApply;
   if (spec.slices && (*spec.slices < 1 || *spec.slices > kMaxSlices)) {
     return LimitError::kSlicesOutOfRange;
   }
-  if (spec.weighting && !applies_here(LimitOption::kWeighting)) {
-    return LimitError::kWeightingDoesNotApply;
-  }
-  if (spec.mode && !applies_here(LimitOption::kMode)) return LimitError::kModeDoesNotApply;
-  if (spec.refill && !applies_here(LimitOption::kRefill)) return LimitError::kRefillDoesNotApply;
-  if (spec.on_expiry && !applies_here(LimitOption::kOnExpiry)) {
-    return LimitError::kOnExpiryDoesNotApply;
-  }
-  if (spec.holds && !applies_here(LimitOption::kHolds)) return LimitError::kHoldsDoNotApply;
   if (spec.holds && (*spec.holds < 1 || *spec.holds > kMaxHolds)) {
     return LimitError::kHoldsOutOfRange;
-  }
-  if (spec.remember && !applies_here(LimitOption::kRemember)) {
-    return LimitError::kRememberDoesNotApply;
   }
   if (spec.remember && (*spec.remember < kMinRemember || *spec.remember > kMaxRemember)) {
     return LimitError::kRememberOutOfRange;
