@@ -24,12 +24,9 @@
 // sluice::sluice does.
 namespace sluice {
 
-// The bounds of an AsyncLimiter.
-struct AsyncLimiterOptions {
-  // The maximum number of requests that wait for units. One more is denied with kTooManyWaiters.
-  // Each takes about 300 bytes.
-  std::size_t max_waiters = 65'536;
-};
+// The most requests of an AsyncLimiter that wait for units, unless it is made with another number.
+// Each takes about 300 bytes.
+inline constexpr std::size_t kMostWaiters = 65'536;
 
 // Asks a store for decisions, and waits for units, without a thread for each request.
 //
@@ -56,21 +53,22 @@ class AsyncLimiter {
  public:
   using executor_type = boost::asio::any_io_executor;
 
-  // A limiter that asks an asynchronous store. Its timer runs on the executor.
+  // A limiter that asks an asynchronous store. Its timer runs on the executor. At most
+  // `max_waiters` requests wait; one more is denied with kTooManyWaiters.
   template <typename S>
     requires std::derived_from<S, AsyncStore>
-  AsyncLimiter(executor_type executor, S& store, const AsyncLimiterOptions& options = {})
-      : AsyncLimiter(std::move(executor), nullptr, &store, options) {}
+  AsyncLimiter(executor_type executor, S& store, std::size_t max_waiters = kMostWaiters)
+      : AsyncLimiter(std::move(executor), nullptr, &store, max_waiters) {}
   // A limiter that asks a store that answers at once.
   template <typename S>
     requires(std::derived_from<S, Store> && !std::derived_from<S, AsyncStore>)
-  AsyncLimiter(executor_type executor, S& store, const AsyncLimiterOptions& options = {})
-      : AsyncLimiter(std::move(executor), &store, nullptr, options) {}
+  AsyncLimiter(executor_type executor, S& store, std::size_t max_waiters = kMostWaiters)
+      : AsyncLimiter(std::move(executor), &store, nullptr, max_waiters) {}
   // As above, on the executor of an execution context, such as an io_context.
   template <typename Context, typename S>
     requires std::is_convertible_v<Context&, boost::asio::execution_context&>
-  AsyncLimiter(Context& context, S& store, const AsyncLimiterOptions& options = {})
-      : AsyncLimiter(executor_type(context.get_executor()), store, options) {}
+  AsyncLimiter(Context& context, S& store, std::size_t max_waiters = kMostWaiters)
+      : AsyncLimiter(executor_type(context.get_executor()), store, max_waiters) {}
   ~AsyncLimiter() = default;
   AsyncLimiter(const AsyncLimiter&) = delete;
   AsyncLimiter& operator=(const AsyncLimiter&) = delete;
@@ -152,9 +150,8 @@ class AsyncLimiter {
   executor_type get_executor() const noexcept { return parts_.executor; }
 
  private:
-  AsyncLimiter(executor_type executor, Store* store, AsyncStore* async,
-               const AsyncLimiterOptions& options)
-      : parts_(std::move(executor), store, async, options.max_waiters) {}
+  AsyncLimiter(executor_type executor, Store* store, AsyncStore* async, std::size_t max_waiters)
+      : parts_(std::move(executor), store, async, max_waiters) {}
 
   detail::AsioParts parts_;
 };

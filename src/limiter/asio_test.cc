@@ -197,7 +197,7 @@ TEST_F(AsyncLimiterTest, CallsTheHandlerOnItsExecutor) {
 
 TEST_F(AsyncLimiterTest, RefusesMoreWaitersThanItsBound) {
   std::vector<Reason> reasons;
-  AsyncLimiter small(loop, store, {.max_waiters = 1});
+  AsyncLimiter small(loop, store, 1);
   for (int i = 0; i < 3; ++i) {
     small.async_acquire("key", kSlow, 1, Time::now() + 24h, [&](Error, const Decision& decision) {
       reasons.push_back(decision.reason);
