@@ -76,7 +76,9 @@ void MasterClient::keep_waiting(Command& command) noexcept {
 
 Command& MasterClient::take_waiting() noexcept {
   LinkCounters::add(counters_.pending, ~std::size_t{0});
-  return *waiting_.pop_front();
+  Command& command = *waiting_.front();
+  waiting_.pop_front();
+  return command;
 }
 
 void MasterClient::expire_waiting() {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -69,7 +70,7 @@ class MasterClient : public LinkOwner {
   std::unique_ptr<Timer> waiting_timer_;
   std::unique_ptr<Timer> retired_timer_;
   std::unique_ptr<Timer> leave_timer_;  // for after the answers that came with an error
-  Ring<Command*> waiting_;
+  std::deque<Command*> waiting_;
   bool hopeful_ = true;   // the attempt that is under way will probably succeed
   bool leaving_ = false;  // the link is retired at the end of this turn
   std::string leaving_why_;

@@ -329,7 +329,19 @@ void Pipeline::push(Slot slot) {
   latest_ = live_ == 0 ? slot.deadline : std::max(latest_, slot.deadline);
   ++live_;
   if (open_) write(slot);
+  append(slot);
+}
+
+void Pipeline::append(const Slot& slot) {
+  constexpr std::size_t kFirstSlots = 64;
+  if (slots_.full()) slots_.set_capacity(std::max(kFirstSlots, 2 * slots_.capacity()));
   slots_.push_back(slot);
+}
+
+Pipeline::Slot Pipeline::take_first() noexcept {
+  const Slot slot = slots_.front();
+  slots_.pop_front();
+  return slot;
 }
 
 void Pipeline::open() {
@@ -337,10 +349,10 @@ void Pipeline::open() {
   open_ = true;
   dead_ = 0;
   for (std::size_t left = slots_.size(); left > 0; --left) {
-    Slot slot = slots_.pop_front();
+    Slot slot = take_first();
     if (slot.command == nullptr) continue;  // ended while it waited
     write(slot);
-    slots_.push_back(slot);
+    append(slot);
   }
 }
 
@@ -393,7 +405,7 @@ Pipeline::Event Pipeline::next(ReplyReader& reader) {
     if (!error && command_in_front != nullptr && !command_in_front->expects(reply)) {
       return broken("the server sent a reply that does not fit its command");
     }
-    Slot slot = slots_.pop_front();
+    Slot slot = take_first();
     ++first_;
     if (dead_ > 0) --dead_;
     if (slot.command == nullptr) continue;
@@ -444,7 +456,7 @@ void Pipeline::expire(Time now, std::vector<Event>& ended) {
   }
 }
 
-std::optional<Pipeline::Time> Pipeline::next_deadline() const noexcept {
+std::optional<Time> Pipeline::next_deadline() const noexcept {
   std::optional<Time> first;
   for (std::size_t i = dead_; i < slots_.size() && live_ > 0; ++i) {
     const Slot& slot = slots_[i];
@@ -457,7 +469,7 @@ std::optional<Pipeline::Time> Pipeline::next_deadline() const noexcept {
 
 void Pipeline::abandon(std::string_view why, std::vector<Event>& ended) {
   while (!slots_.empty()) {
-    const Slot slot = slots_.pop_front();
+    const Slot slot = take_first();
     ++first_;
     if (slot.command == nullptr) continue;
     const Failure failure = was_sent(slot) ? Failure::kLost : Failure::kUnavailable;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <chrono>
+#include <boost/circular_buffer.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "stores/redis/client/command.h"
+#include "stores/redis/client/event_loop.h"
 
 namespace sluice::redis {
 
@@ -89,43 +90,6 @@ class ReplyReader {
   std::string why_;
 };
 
-// A queue in one block that only grows, so that a steady flow allocates nothing.
-template <typename T>
-class Ring {
- public:
-  std::size_t size() const noexcept { return size_; }
-  bool empty() const noexcept { return size_ == 0; }
-  T& front() noexcept { return items_[first_]; }
-  T& operator[](std::size_t i) noexcept { return items_[(first_ + i) & (items_.size() - 1)]; }
-  const T& operator[](std::size_t i) const noexcept {
-    return items_[(first_ + i) & (items_.size() - 1)];
-  }
-
-  void push_back(const T& item) {
-    if (size_ == items_.size()) grow();
-    ++size_;
-    (*this)[size_ - 1] = item;
-  }
-  T pop_front() noexcept {
-    const T item = front();
-    first_ = (first_ + 1) & (items_.size() - 1);
-    --size_;
-    return item;
-  }
-
- private:
-  void grow() {
-    std::vector<T> larger(items_.empty() ? 64 : 2 * items_.size());  // a power of two
-    for (std::size_t i = 0; i < size_; ++i) larger[i] = (*this)[i];
-    items_ = std::move(larger);
-    first_ = 0;
-  }
-
-  std::vector<T> items_;
-  std::size_t first_ = 0;
-  std::size_t size_ = 0;
-};
-
 // The commands under way on one connection, in the order of their replies, without I/O.
 //
 // Commands wait until open(), which is called after the handshake; from then on submit() writes
@@ -138,7 +102,6 @@ class Ring {
 // Ownership: borrows the commands from submit() until it hands them back.
 class Pipeline {
  public:
-  using Time = std::chrono::steady_clock::time_point;
   struct Event {
     enum class Kind : std::uint8_t {
       kNothing,     // more bytes are needed
@@ -202,6 +165,8 @@ class Pipeline {
   // Returns whether the module has not executed a command, so that a script can.
   bool note_module(const Reply& reply) noexcept;
   void push(Slot slot);
+  void append(const Slot& slot);
+  Slot take_first() noexcept;
   void write(Slot& slot);
   // True: sent as text. False: sent as hash again.
   bool send_anew(Slot slot);
@@ -211,7 +176,8 @@ class Pipeline {
   std::size_t max_pending_;
   bool open_ = false;
   Module module_ = Module::kUnknown;
-  Ring<Slot> slots_;
+  // It only grows, so that a steady flow allocates nothing.
+  boost::circular_buffer<Slot> slots_;
   std::uint64_t first_ = 0;  // number of the slot at the front
   std::size_t live_ = 0;
   Time latest_ = {};        // the latest deadline of the commands under way

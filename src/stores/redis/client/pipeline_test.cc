@@ -29,7 +29,7 @@ class Named final : public Command {
 
 class PipelineTest : public ::testing::Test {
  public:
-  static Pipeline::Time at(std::chrono::milliseconds time) { return Pipeline::Time(time); }
+  static Time at(std::chrono::milliseconds time) { return Time(time); }
 
   Command& make(std::string_view name, std::chrono::milliseconds deadline = 100ms) {
     Named& command = commands.emplace_back(name);
