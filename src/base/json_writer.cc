@@ -11,8 +11,6 @@
 namespace sluice::base {
 namespace {
 
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-
 // The code point of a UTF-8 character.
 char32_t code_of(std::string_view character) noexcept {
   char32_t code = static_cast<unsigned char>(character[0]);

@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "sluice/expected.h"
+
 // Text of any origin: UTF-8, numbers, in messages, and with %XX for single bytes as in URLs.
 namespace sluice::base {
 
@@ -21,6 +23,9 @@ constexpr char upper(char c) noexcept {
   return c >= 'a' && c <= 'z' ? static_cast<char>(c & ~0x20) : c;
 }
 constexpr bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
+constexpr bool is_digits(std::string_view text) noexcept {  // only, and at least one
+  return !text.empty() && std::ranges::all_of(text, is_digit);
+}
 constexpr bool is_letter(char c) noexcept { return is_upper(upper(c)); }
 // Whether it is a letter, a digit or one of the others.
 constexpr bool is_letter_or(std::string_view others, char c) noexcept {
@@ -76,6 +81,9 @@ constexpr std::string_view trimmed(std::string_view text) noexcept {
   if (first == text.npos) return text.substr(text.size());
   return text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
+
+// What some programs write at the beginning of UTF-8 files.
+inline constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 // Appends a byte as two hexadecimal digits, in upper case, or in lower case.
 inline void append_hex(std::string& out, char byte, std::string_view digits = "0123456789ABCDEF") {
@@ -182,20 +190,38 @@ constexpr int hex_digit(char c) noexcept {
   return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
 }
 
+// Returns the value of two hex digits, or a negative number.
+constexpr int hex_byte(char high, char low) noexcept {
+  const int first = hex_digit(high);
+  const int second = hex_digit(low);
+  return first < 0 || second < 0 ? -1 : first * 16 + second;
+}
+
 // Removes the first byte of `rest` and returns it, decoded if it begins a %XX. A % that begins no
 // escape is returned as it is. `rest` must not be empty.
 constexpr char take_decoded(std::string_view& rest) noexcept {
   const char first = rest.front();
-  const int high = first == '%' && rest.size() >= 3 ? hex_digit(rest[1]) : -1;
-  const int low = high >= 0 ? hex_digit(rest[2]) : -1;
-  rest.remove_prefix(low >= 0 ? 3 : 1);
-  return low >= 0 ? static_cast<char>(high * 16 + low) : first;
+  const int byte = first == '%' && rest.size() >= 3 ? hex_byte(rest[1], rest[2]) : -1;
+  rest.remove_prefix(byte >= 0 ? 3 : 1);
+  return byte >= 0 ? static_cast<char>(byte) : first;
 }
 
 // Returns the text with each %XX decoded.
 inline std::string decoded(std::string_view text) {
   std::string out;
   while (!text.empty()) out += take_decoded(text);
+  return out;
+}
+
+// The same, but a % that begins no escape is an error: it and up to two bytes after it.
+inline Expected<std::string, std::string_view> strictly_decoded(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const std::string_view before = text;
+    out += take_decoded(text);
+    const bool is_plain = text.size() + 1 == before.size();
+    if (is_plain && before.front() == '%') return Unexpected{before.substr(0, 3)};
+  }
   return out;
 }
 

@@ -112,6 +112,28 @@ TEST(AppendNumber, WritesNumbersOfEveryLength) {
   EXPECT_EQ(text, "0");
 }
 
+TEST(Digits, AreTheWholeTextAndAtLeastOne) {
+  EXPECT_TRUE(is_digits("0123456789"));
+  for (const char* text : {"", "-1", "1 ", "1a", "a1", "\xEF\xBC\x91"}) {
+    EXPECT_FALSE(is_digits(text)) << text;
+  }
+}
+
+TEST(HexByte, IsOfTwoDigits) {
+  EXPECT_EQ(hex_byte('0', 'a'), 10);
+  EXPECT_EQ(hex_byte('F', 'f'), 255);
+  EXPECT_LT(hex_byte('g', '0'), 0);
+  EXPECT_LT(hex_byte('0', 'g'), 0);
+}
+
+TEST(StrictlyDecoded, NamesAPercentSignThatBeginsNoEscape) {
+  EXPECT_EQ(*strictly_decoded("a%25%7db%C3%A4"), "a%}b\xC3\xA4");
+  EXPECT_EQ(*strictly_decoded(""), "");
+  EXPECT_EQ(strictly_decoded("%41%4gz").error(), "%4g");
+  EXPECT_EQ(strictly_decoded("a%2").error(), "%2");
+  EXPECT_EQ(strictly_decoded("%%25").error(), "%%2");
+}
+
 TEST(ReadNumber, ReadsOnlyATextThatIsANumberAsAWhole) {
   EXPECT_EQ(read_number<std::uint16_t>("65535"), 65535);
   EXPECT_EQ(read_number<std::int64_t>("-7"), -7);

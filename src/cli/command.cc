@@ -140,8 +140,7 @@ std::string option_text(std::string_view name, std::string_view value) {
 bool is_address(std::string_view word) {
   const std::size_t colon = word.rfind(':');
   if (colon == word.npos || colon == 0 || word.find_first_of("/=") != word.npos) return false;
-  const std::string_view port = word.substr(colon + 1);
-  return !port.empty() && port.find_first_not_of("0123456789") == port.npos;
+  return base::is_digits(word.substr(colon + 1));
 }
 
 void add_check(Command app, int& status, const FileKind& kind) {

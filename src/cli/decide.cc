@@ -485,7 +485,7 @@ constexpr Member kLine{.kinds = base::kJsonObject, .expected = kObject, .object 
 
 bool is_integer(std::string_view text) {
   if (text.starts_with('-')) text.remove_prefix(1);
-  return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+  return base::is_digits(text);
 }
 
 [[noreturn]] void fail(const JsonProblem& problem) {

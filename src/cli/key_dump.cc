@@ -112,28 +112,13 @@ std::string wide_pattern(const std::string& prefix, const KeyPattern& wanted) {
   return is_plain ? pattern + *wanted + "*" : pattern;
 }
 
-std::string decoded(std::string_view text) {
-  std::string out;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const std::string_view here = text.substr(i, 3);
-    if (here == "%25" || here == "%7D") {
-      out += here == "%25" ? '%' : '}';
-      i += 2;
-    } else {
-      out += text[i];
-    }
-  }
-  return out;
-}
-
 // Removes the part after the last separator from the end. Returns it if it is a number.
 std::optional<std::string_view> take_last(std::string_view& text, char separator) {
   const std::size_t at = text.rfind(separator);
   if (at == text.npos) return std::nullopt;
   const std::string_view last = text.substr(at + 1);
   text = text.substr(0, at);
-  const bool is_number = !last.empty() && last.find_first_not_of("0123456789") == last.npos;
-  return is_number ? std::optional(last) : std::nullopt;
+  return base::is_digits(last) ? std::optional(last) : std::nullopt;
 }
 
 // Without scripts the keys of an algorithm begin with its letter in upper case.
@@ -165,12 +150,12 @@ std::optional<KeyName> read_slice_name(std::string_view redis_key) {
   name.slices = *slices;
   name.slice = *slice;
   if (rest[brace + 1] == '.') {
-    name.tag = decoded(inner);
+    name.tag = base::decoded(inner);
     name.key = behind;
     return name;
   }
   if (rest[brace + 1] != '!' || !behind.empty()) return std::nullopt;
-  name.key = inner == "%" ? std::string() : decoded(inner);
+  name.key = inner == "%" ? std::string() : base::decoded(inner);
   return name;
 }
 

@@ -408,14 +408,15 @@ std::string read_line(std::string_view line, bool is_csv, Cells& names) {
 
 Expected<std::vector<OverridePart>> read_override_lines(std::istream& in, const std::string& file,
                                                         bool is_csv, std::size_t part_bytes) {
-  constexpr std::string_view kByteOrder = "\xEF\xBB\xBF";
   std::vector<OverridePart> parts;
   Cells names;
   std::uint32_t number = 0;
   std::size_t count = 0;
   try {
     for (std::string line; std::getline(in, line);) {
-      if (++number == 1 && line.starts_with(kByteOrder)) line.erase(0, kByteOrder.size());
+      if (++number == 1 && line.starts_with(base::kByteOrderMark)) {
+        line.erase(0, base::kByteOrderMark.size());
+      }
       const std::string json = read_line(line, is_csv, names);
       if (json.empty()) continue;
       if (++count > Overrides::kDefaultMost) {

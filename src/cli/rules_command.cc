@@ -352,15 +352,11 @@ Examples:
 
 constexpr int kTrouble = 2;
 
-bool is_version(const std::string& text) {
-  return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
-}
-
 // Returns the rules of one side, or prints their errors.
 VersionRules read(const SourceFlags& flags, const std::string& from) {
   server::FilesRead read;
   RuleTerms terms;
-  if (is_version(from)) {
+  if (base::is_digits(from)) {  // a version
     RulesSource source(flags);
     return source.version(find_push(source.history(), from));
   }
@@ -383,7 +379,7 @@ std::vector<RuleDifference> differences_of(const SourceFlags& flags, const std::
                                            const std::optional<std::string>& after,
                                            std::vector<server::TemporaryChange>& temporary) try {
   const VersionRules given = read(flags, before);
-  const bool is_older = after || is_version(before);
+  const bool is_older = after || base::is_digits(before);
   const VersionRules other = after ? read(flags, *after) : RulesSource(flags).now();
   if (is_older) {
     temporary = other.temporary;

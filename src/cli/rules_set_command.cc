@@ -25,10 +25,6 @@
 namespace sluice::cli {
 namespace {
 
-bool is_digits(const std::string& text) {
-  return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
-}
-
 constexpr const char* kChangeHelp =
     R"(Change numbers of a limit, or the mode of a rule, in a running server, at once; print what
 changed and the new version. Counters stay. The rules files stay as they are, and win at the next
@@ -110,7 +106,7 @@ ChangePlace changed_place(const std::string& text, bool is_whole) {
         kUsage);
   }
   limit = with_slashes(limit);
-  if (!is_plan && is_digits(limit)) limit = with_slashes(name) + "/" + limit;
+  if (!is_plan && base::is_digits(limit)) limit = with_slashes(name) + "/" + limit;
   return {(is_plan ? "/v1/plans/" : "/v1/rules/") + encoded_once(name),
           is_plan ? "" : encoded_once(name), limit};
 }
@@ -127,7 +123,7 @@ std::string price_body(const ChangeFlags& flags) {
   for (const std::string& text : flags.values) {
     const std::size_t equals = std::min(text.find('='), text.size());
     const std::string value = text.substr(std::min(equals + 1, text.size()));
-    if (equals == 0 || !is_digits(value) || value.size() > 18) {
+    if (equals == 0 || !base::is_digits(value) || value.size() > 18) {
       throw Failed(base::in_quotes(text) + " is no price; expected NAME=NUMBER, such as input=4",
                    kUsage);
     }
@@ -152,7 +148,7 @@ bool is_price_of_plan(std::string_view name) {
 
 void add_plan_price(boost::json::object& members, const std::string& name,
                     const std::string& value) {
-  if (!is_digits(value) || value.size() > 18) {
+  if (!base::is_digits(value) || value.size() > 18) {
     throw Failed(base::in_quotes(name + "=" + value) +
                      " is no price; expected a whole number, such as " + name + "=4",
                  kUsage);
@@ -222,7 +218,7 @@ std::string change_body(const ChangeFlags& flags, const ChangePlace& place) {
     if (members.contains(name))
       throw Failed("'" + name + "' is given twice; expected it once", kUsage);
     const bool is_number = name == "limit" || name == "burst";
-    if (is_number && (!is_digits(value) || value.size() > 18)) {
+    if (is_number && (!base::is_digits(value) || value.size() > 18)) {
       throw Failed(base::in_quotes(text) + "; expected a whole number from 0 to 9007199254740991",
                    kUsage);
     }

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <functional>
 #include <map>
 #include <memory>
@@ -25,11 +24,7 @@ constexpr unsigned kMostDays = 31;
 
 // Digits only: 0 is no number here.
 unsigned number(std::string_view text) noexcept {
-  unsigned value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [at, error] = std::from_chars(text.data(), end, value);
-  const bool is_number = error == std::errc() && at == end && text.size() <= 2;
-  return is_number ? value : 0;
+  return text.size() <= 2 ? base::read_number<unsigned>(text).value_or(0) : 0;
 }
 
 std::string two_digits(unsigned value) { return (value < 10 ? "0" : "") + std::to_string(value); }

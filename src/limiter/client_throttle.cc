@@ -21,7 +21,7 @@ using base::trimmed;
 
 // Returns a number of digits only, at most kMostSeconds.
 std::optional<std::int64_t> number(std::string_view text) noexcept {
-  if (text.empty() || text.find_first_not_of("0123456789") != text.npos) return {};
+  if (!base::is_digits(text)) return {};
   std::int64_t value = 0;
   const auto [_, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc() ? std::min(value, kMostSeconds) : kMostSeconds;

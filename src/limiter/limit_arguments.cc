@@ -33,10 +33,6 @@ constexpr NumberArgument count_of(ThrottleForm form) noexcept {
   return {form == ThrottleForm::kGcra ? "tokens_per_period" : "count", 1, kMostCount};
 }
 
-bool is_digits(std::string_view text) noexcept {
-  return text.find_first_not_of("0123456789") == std::string_view::npos;
-}
-
 // Seconds with at most six digits after the point.
 Expected<Duration> parse_seconds(std::string_view text) {
   const std::size_t point = std::min(text.find('.'), text.size());
@@ -45,8 +41,8 @@ Expected<Duration> parse_seconds(std::string_view text) {
   const bool has_fraction = point < text.size();
   const auto seconds = whole_number(whole);
   constexpr std::size_t kDigits = 6;
-  const bool is_number = seconds && *seconds >= 0 && is_digits(fraction) &&
-                         fraction.size() <= kDigits && has_fraction == !fraction.empty();
+  const bool is_number = seconds && *seconds >= 0 && fraction.size() <= kDigits &&
+                         has_fraction == base::is_digits(fraction);
   if (is_number && *seconds <= kMostPeriodSeconds) {
     fraction.resize(kDigits, '0');
     const std::size_t first = std::min(fraction.find_first_not_of('0'), kDigits - 1);
@@ -116,8 +112,7 @@ Unexpected<std::string> wrong_number(std::string_view text, const NumberArgument
   const auto number = whole_number(text);
   // A number that needs more than 64 bits is still a number.
   const std::string_view unsigned_text = text.substr(text.starts_with('-') ? 1 : 0);
-  const bool has_digits =
-      !unsigned_text.empty() && unsigned_text.front() != '0' && is_digits(unsigned_text);
+  const bool has_digits = base::is_digits(unsigned_text) && unsigned_text.front() != '0';
   std::string error(argument.name);
   error.append(number || has_digits ? " is out of range: " : " is not an integer: ");
   error.append(base::in_quotes(text)).append("; expected a whole number from ");

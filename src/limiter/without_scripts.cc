@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include "base/quoted.h"
+
 namespace sluice {
 
 std::string algorithms_without_scripts(std::string_view if_aligned) {
@@ -15,12 +17,7 @@ std::string algorithms_without_scripts(std::string_view if_aligned) {
       }
     }
   }
-  std::string list;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    if (i > 0) list += i + 1 == names.size() ? ", or " : ", ";
-    list += names[i];
-  }
-  return list;
+  return base::joined(names, ", or ");
 }
 
 }  // namespace sluice

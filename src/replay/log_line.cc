@@ -334,10 +334,11 @@ void undo_log_escapes(std::string_view logged, std::string& out) {
     if (const char byte = simple_escape(next); byte != '\0') {
       out.push_back(byte);
       ++i;
-    } else if (next == 'x' && i + 3 < logged.size() && base::hex_digit(logged[i + 2]) >= 0 &&
-               base::hex_digit(logged[i + 3]) >= 0) {
-      out.push_back(
-          static_cast<char>(base::hex_digit(logged[i + 2]) * 16 + base::hex_digit(logged[i + 3])));
+    } else if (const int hex = next == 'x' && i + 3 < logged.size()
+                                   ? base::hex_byte(logged[i + 2], logged[i + 3])
+                                   : -1;
+               hex >= 0) {
+      out.push_back(static_cast<char>(hex));
       i += 3;
     } else {
       out.push_back('\\');

@@ -346,9 +346,8 @@ LineFault LogParser::finish_fields(bool needs_request) {
 
 namespace {
 
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-
 using base::CsvFields;
+using base::kByteOrderMark;
 
 std::string_view content_of(std::string_view line) {
   if (line.ends_with('\r')) line.remove_suffix(1);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <utility>
 
 #include "base/quoted.h"
@@ -55,20 +54,10 @@ bool append_word(std::string& out, std::string_view text) {
 }
 
 Expected<std::string> unescaped(std::string_view text) {
-  std::string out;
-  for (std::size_t at = text.find('%'); at != text.npos; at = text.find('%')) {
-    out.append(text.substr(0, at));
-    const std::string_view escape = text.substr(at, 3);
-    unsigned byte = 0;
-    const char* const end = escape.data() + escape.size();
-    const auto read = std::from_chars(escape.data() + 1, end, byte, 16);
-    if (escape.size() < 3 || read.ec != std::errc{} || read.ptr != end) {
-      return Unexpected{in_quotes(escape) + " in the counter is not an escape; expected %25 for %"};
-    }
-    out += static_cast<char>(byte);
-    text.remove_prefix(at + escape.size());
-  }
-  return out.append(text);
+  auto decoded = base::strictly_decoded(text);
+  if (decoded) return *std::move(decoded);
+  return Unexpected{in_quotes(decoded.error()) +
+                    " in the counter is not an escape; expected %25 for %"};
 }
 
 std::string CounterKey::text() const {

@@ -10,8 +10,6 @@
 namespace sluice::rules {
 namespace {
 
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-
 bool continues(char c) noexcept { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
 constexpr std::size_t kLongestName = 32;
@@ -47,7 +45,7 @@ std::string comparable(std::string_view text) {
 
 Diagnostics::Diagnostics(std::string_view bytes, std::string_view file)
     : text_(bytes), lines_{0}, file_(file) {
-  if (text_.starts_with(kByteOrderMark)) text_.remove_prefix(kByteOrderMark.size());
+  if (text_.starts_with(base::kByteOrderMark)) text_.remove_prefix(base::kByteOrderMark.size());
   for (std::size_t at = text_.find('\n'); at != text_.npos; at = text_.find('\n', at + 1)) {
     lines_.push_back(at + 1);
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "base/quoted.h"
 #include "core/period.h"
 
 namespace sluice::rules {
@@ -149,12 +150,6 @@ std::vector<std::string_view> names_of(const schema::Map& map) {
   return names;
 }
 
-std::string one_of(const schema::Map& map) {
-  std::string out = "expected one of: ";
-  for (const Key& key : map.keys) out.append(&key == &map.keys[0] ? "" : ", ").append(key.name);
-  return out;
-}
-
 }  // namespace
 
 std::size_t position_in(const Node& scalar, std::size_t offset, const Diagnostics& diagnostics) {
@@ -241,7 +236,7 @@ Fields Fields::read(const Node& node, const schema::Map& map, Diagnostics& diagn
   }
   if (!node.is_map()) {
     diagnostics.add(node.at, std::string(map.name) + " is " + describe(node),
-                    "expected a map; its keys are one of: " + one_of(map).substr(17));
+                    "expected a map; its keys are one of: " + base::joined(names_of(map)));
     return fields;
   }
   for (const auto& [key, value] : node.pairs) fields.take(*key, *value, diagnostics, object);
@@ -269,9 +264,10 @@ void Fields::take(const Node& key, const Node& value, Diagnostics& diagnostics, 
     }
     return;
   }
-  diagnostics.add(
-      key.at, "unknown key " + in_quotes(key.text),
-      one_of(*map_) + did_you_mean(key.text, names_of(*map_)) + full_width_hint(key.text));
+  const std::vector<std::string_view> names = names_of(*map_);
+  diagnostics.add(key.at, "unknown key " + in_quotes(key.text),
+                  "expected one of: " + base::joined(names) + did_you_mean(key.text, names) +
+                      full_width_hint(key.text));
 }
 
 std::size_t Fields::index(std::string_view name) const {

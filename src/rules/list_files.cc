@@ -11,6 +11,7 @@
 #include <limits>
 #include <system_error>
 
+#include "base/quoted.h"
 #include "limiter/replacement_file.h"
 #include "rules/diagnostics.h"
 
@@ -137,8 +138,9 @@ Expected<bool> ListFiles::read(const std::string& path, const Add& add) {
   errors_of_file_ = 0;
   std::size_t number = 0;
   const std::string problem = read_lines(path, [&](std::string_view line) {
-    constexpr std::string_view kMark = "\xEF\xBB\xBF";  // a byte order mark
-    if (++number == 1 && line.starts_with(kMark)) line.remove_prefix(kMark.size());
+    if (++number == 1 && line.starts_with(base::kByteOrderMark)) {
+      line.remove_prefix(base::kByteOrderMark.size());
+    }
     const std::string_view entry = entry_of(line);
     if (entry.empty()) return;
     const std::string wrong = entry.size() > kLongestEntry

@@ -1,6 +1,7 @@
 #include "rules/networks.h"
 
 #include "base/ip_address.h"
+#include "base/quoted.h"
 #include "rules/diagnostics.h"
 
 namespace sluice::rules {
@@ -35,9 +36,7 @@ Expected<std::optional<Network>> parse_network(std::string_view text) {
 
 bool looks_like_network(std::string_view text) noexcept {
   const std::size_t slash = text.find('/');
-  if (slash == text.npos || slash + 1 == text.size()) return false;
-  const std::string_view bits = text.substr(slash + 1);
-  return bits.find_first_not_of("0123456789") == bits.npos &&
+  return slash != text.npos && base::is_digits(text.substr(slash + 1)) &&
          parse_address(text.substr(0, slash)).has_value();
 }
 

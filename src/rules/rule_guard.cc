@@ -4,6 +4,7 @@
 #include <atomic>
 #include <functional>
 #include <mutex>
+#include <ranges>
 #include <stdexcept>
 #include <thread>
 
@@ -46,9 +47,8 @@ bool is_queue(const RuleLimit& limit) { return limit.limit.mode() == LeakyMode::
 std::optional<std::string> find_problem(const RuleSet& rules, const RuleNeeds& needs) {
   const Rule* const rule = rules.find(needs.rule);
   if (rule == nullptr) {
-    std::vector<std::string> names;
-    for (const Rule& known : rules.rules()) names.push_back(known.name);
-    return "there is no rule " + double_quoted(needs.rule) + "; expected one of: " + listed(names);
+    return "there is no rule " + double_quoted(needs.rule) +
+           "; expected one of: " + listed(std::views::transform(rules.rules(), &Rule::name));
   }
   for (const std::string& name : needs.costs) {
     if (std::ranges::find(rule->limits, name, &RuleLimit::name) != rule->limits.end()) continue;

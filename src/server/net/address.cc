@@ -38,7 +38,7 @@ bool is_host_name(std::string_view host) {
     const std::size_t dot = host.find('.');
     const std::string_view label = host.substr(0, dot);
     if (!is_label(label)) return false;
-    if (dot == host.npos) return label.find_first_not_of("0123456789") != label.npos;
+    if (dot == host.npos) return !base::is_digits(label);
     host.remove_prefix(dot + 1);
   }
 }

@@ -12,9 +12,7 @@
 namespace sluice::server {
 namespace {
 
-bool is_port(std::string_view text) noexcept {
-  return !text.empty() && text.size() <= 5 && std::ranges::all_of(text, base::is_digit);
-}
+bool is_port(std::string_view text) noexcept { return text.size() <= 5 && base::is_digits(text); }
 
 }  // namespace
 

@@ -96,8 +96,7 @@ template <std::size_t N>
 std::array<char, N> from_hex(std::string_view digits) {
   std::array<char, N> out{};
   for (std::size_t i = 0; i < N; ++i) {
-    out[i] =
-        static_cast<char>(base::hex_digit(digits[2 * i]) * 16 + base::hex_digit(digits[2 * i + 1]));
+    out[i] = static_cast<char>(base::hex_byte(digits[2 * i], digits[2 * i + 1]));
   }
   return out;
 }

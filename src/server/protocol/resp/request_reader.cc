@@ -38,9 +38,10 @@ bool close(std::string_view& rest) {
 bool take_double(std::string_view& rest, std::string& out) {
   while (!rest.empty()) {
     const char c = rest.front();
-    if (c == '\\' && rest.size() >= 4 && rest[1] == 'x' && base::hex_digit(rest[2]) >= 0 &&
-        base::hex_digit(rest[3]) >= 0) {
-      out += static_cast<char>(base::hex_digit(rest[2]) * 16 + base::hex_digit(rest[3]));
+    const bool may_be_hex = c == '\\' && rest.size() >= 4 && rest[1] == 'x';
+    const int byte = may_be_hex ? base::hex_byte(rest[2], rest[3]) : -1;
+    if (byte >= 0) {
+      out += static_cast<char>(byte);
       rest.remove_prefix(4);
     } else if (c == '\\' && rest.size() >= 2) {
       out += escaped(rest[1]);

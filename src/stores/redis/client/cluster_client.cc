@@ -145,14 +145,6 @@ bool SlotMap::serves_as(const SlotMap& other) const noexcept {
 
 namespace {
 
-// Removes and returns the text before the first space.
-std::string_view take_word(std::string_view& text) noexcept {
-  const std::size_t end = text.find(' ');
-  const std::string_view word = text.substr(0, end);
-  text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-  return word;
-}
-
 // "127.0.0.1:6379", "::1:6379", "[::1]:6379", "a.example:6379", or ":6379".
 std::optional<ServerAddress> read_endpoint(std::string_view text, const ServerAddress& from) {
   const std::size_t colon = text.rfind(':');
@@ -509,7 +501,7 @@ bool ClusterClient::on_error(Link& link, Command& command, std::string_view erro
   if (is_question(command)) return false;
   const Time now = loop_->now();
   std::string_view rest = error;
-  const std::string_view word = take_word(rest);
+  const std::string_view word = base::take_until(rest, ' ');
   const bool is_moved = word == "MOVED";
   if ((is_moved || word == "ASK") && redirect(link, command, is_moved, rest, now)) return true;
   if (word == "TRYAGAIN" && now + kPause < command.deadline) {
@@ -528,8 +520,8 @@ bool ClusterClient::on_error(Link& link, Command& command, std::string_view erro
 // read, or if the command has no time left or was redirected too often.
 bool ClusterClient::redirect(const Link& link, Command& command, bool is_moved,
                              std::string_view text, Time now) {
-  const auto slot = base::read_number<std::uint16_t>(take_word(text));
-  const auto address = read_endpoint(take_word(text), link.address());
+  const auto slot = base::read_number<std::uint16_t>(base::take_until(text, ' '));
+  const auto address = read_endpoint(base::take_until(text, ' '), link.address());
   const bool is_readable = slot && *slot < kSlots && address;
   if (is_moved && is_readable) topology_.moved(*slot, *address);
   if (is_moved || !is_readable) arm(topology_.hint(now));

@@ -84,11 +84,8 @@ Handshake::Step Handshake::enter(Step step) {
 }
 
 void Handshake::say(std::initializer_list<std::string_view> elements) {
-  output_.append("*").append(std::to_string(elements.size())).append("\r\n");
-  for (const std::string_view element : elements) {
-    output_.append("$").append(std::to_string(element.size())).append("\r\n");
-    output_.append(element).append("\r\n");
-  }
+  append_size('*', elements.size(), output_);
+  for (const std::string_view element : elements) append_element(element, output_);
 }
 
 Handshake::Step Handshake::on_reply(const Reply& reply) {

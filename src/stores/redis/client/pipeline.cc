@@ -5,7 +5,6 @@
 #include "stores/redis/client/pipeline.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 
 #include "base/quoted.h"
@@ -25,12 +24,6 @@ constexpr std::string_view kAggregates = "*%~>|";
 // A loop: a call of memchr() takes longer for so few.
 bool holds(std::string_view set, char c) noexcept {
   return std::find(set.begin(), set.end(), c) != set.end();
-}
-
-// Reads a text that is a whole number.
-bool parse_number(std::string_view text, std::int64_t& value) noexcept {
-  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
-  return result.ec == std::errc{} && result.ptr == text.data() + text.size();
 }
 
 bool is_decimal(std::string_view text) noexcept {
@@ -143,14 +136,14 @@ bool ReplyReader::scan_head(std::string_view head) {
     --wanted_;
     return true;
   }
-  std::int64_t length = 0;
-  if (!parse_number(head.substr(1), length)) return false;
-  if (length == -1 && (type == '$' || type == '*')) {
+  const auto length = base::read_number<std::int64_t>(head.substr(1));
+  if (!length) return false;
+  if (*length == -1 && (type == '$' || type == '*')) {
     --wanted_;
     return true;
   }
-  if (length < 0) return false;
-  return holds(kBulks, type) ? scan_bulk(length) : scan_aggregate(type, length);
+  if (*length < 0) return false;
+  return holds(kBulks, type) ? scan_bulk(*length) : scan_aggregate(type, *length);
 }
 
 bool ReplyReader::scan_bulk(std::int64_t length) {
@@ -190,23 +183,24 @@ bool ReplyReader::build(Reply& node, std::size_t depth) {
     return false;
   }
   std::string_view line = take_line();
-  const auto length_of = [&line](std::int64_t& length) {
-    return parse_number(line.substr(1), length);
-  };
-  std::int64_t length = 0;
+  const auto number = [&line] { return base::read_number<std::int64_t>(line.substr(1)); };
   while (line.front() == '|') {
-    if (!length_of(length) || !skip_attribute(length, depth)) return false;
+    const auto pairs = number();
+    if (!pairs || !skip_attribute(*pairs, depth)) return false;
     line = take_line();
   }
   node = Reply{};
   const char type = line.front();
-  if (holds(kBulks, type)) return length_of(length) && build_bulk(node, type, length);
-  if (!holds(kAggregates, type)) return build_scalar(node, type, line.substr(1));
+  const bool is_bulk = holds(kBulks, type);
+  if (!is_bulk && !holds(kAggregates, type)) return build_scalar(node, type, line.substr(1));
+  const auto length = number();
+  if (!length) return false;
+  if (is_bulk) return build_bulk(node, type, *length);
   if (type == '>') {
     if (depth > 0) return false;
     push_ = true;
   }
-  return length_of(length) && build_aggregate(node, type == '%' ? 2 * length : length, depth);
+  return build_aggregate(node, type == '%' ? 2 * *length : *length, depth);
 }
 
 bool ReplyReader::skip_attribute(std::int64_t pairs, std::size_t depth) {
@@ -218,7 +212,6 @@ bool ReplyReader::skip_attribute(std::int64_t pairs, std::size_t depth) {
 }
 
 bool ReplyReader::build_scalar(Reply& node, char type, std::string_view text) {
-  std::int64_t number = 0;
   switch (type) {
     case '+': return set_text(node, Reply::kStatus, text);
     case '-': return set_text(node, Reply::kError, text);
@@ -231,9 +224,9 @@ bool ReplyReader::build_scalar(Reply& node, char type, std::string_view text) {
       return text == "t" || text == "f";
     default:
       node.type = Reply::kInteger;
-      if (!parse_number(text, number)) return false;
-      node.integer = number;
-      return true;
+      const auto number = base::read_number<std::int64_t>(text);
+      node.integer = number.value_or(0);
+      return number.has_value();
   }
 }
 

@@ -149,24 +149,11 @@ Status check_characters(std::string_view text) {
 }  // namespace
 
 Expected<std::string> percent_decoded(std::string_view text, std::string_view what) {
-  std::string out;
-  out.reserve(text.size());
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '%') {
-      out += text[i];
-      continue;
-    }
-    const int high = i + 2 < text.size() ? base::hex_digit(text[i + 1]) : -1;
-    const int low = i + 2 < text.size() ? base::hex_digit(text[i + 2]) : -1;
-    if (high < 0 || low < 0) {
-      return wrong(
-          "the URL's " + std::string(what) + " has a '%' without two hexadecimal digits after it",
-          "a '%' itself is written as %25");
-    }
-    out += static_cast<char>(high * 16 + low);
-    i += 2;
-  }
-  return out;
+  auto decoded = base::strictly_decoded(text);
+  if (decoded) return *std::move(decoded);
+  return wrong(
+      "the URL's " + std::string(what) + " has a '%' without two hexadecimal digits after it",
+      "a '%' itself is written as %25");
 }
 
 namespace {
