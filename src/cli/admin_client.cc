@@ -111,15 +111,15 @@ std::string AdminClient::hint(const Failure& failure) const {
   return {};
 }
 
-std::optional<boost::json::object> AdminClient::Answer::json() const {
+std::optional<boost::json::object> json_of(const AdminClient::Answer& answer) {
   error_code error;
-  boost::json::value value = boost::json::parse(body, error);
+  boost::json::value value = boost::json::parse(answer.body, error);
   if (error || !value.is_object()) return std::nullopt;
   return std::move(value.as_object());
 }
 
 std::string AdminClient::refusal(const Answer& answer) const {
-  const auto problem = answer.json();
+  const auto problem = json_of(answer);
   const auto* detail = problem ? problem->if_contains("detail") : nullptr;
   if (detail == nullptr || !detail->is_string()) {  // what expects TLS may answer 400, too
     return strange() + (answer.status == 400 ? hint({Failure::Kind::kNoHttp, {}}) : "");
@@ -165,7 +165,7 @@ boost::json::object AdminClient::ask_json(std::string_view method, std::string_v
                                           std::string body, std::string_view if_match) {
   const Answer answer = ask(method, target, std::move(body), if_match);
   if (answer.status != 200) throw Failed(refusal(answer));
-  auto json = answer.json();
+  auto json = json_of(answer);
   if (!json) throw Failed(strange());
   return *std::move(json);
 }

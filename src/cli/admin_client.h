@@ -35,10 +35,7 @@ std::shared_ptr<AdminFlags> add_admin_flags(Command command, bool has_config = f
 // error.
 class AdminClient {
  public:
-  struct Answer : server::net::HttpClient::Answer {
-    // The body as a JSON object; nothing if it is none.
-    std::optional<boost::json::object> json() const;
-  };
+  using Answer = server::net::HttpClient::Answer;
 
   // Connects to the address of the flags, or of the configuration file, with its token and its TLS.
   // Throws Failed: the flags are wrong, or why the server cannot be reached.
@@ -70,6 +67,9 @@ class AdminClient {
   bool is_tls_ = false, has_certificate_ = false;
   std::optional<server::net::HttpClient> connection_;
 };
+
+// Returns the body of an answer as a JSON object; nothing if it is none.
+std::optional<boost::json::object> json_of(const AdminClient::Answer& answer);
 
 // Returns the flags for one of several servers.
 AdminFlags flags_of(const AdminFlags& flags, const std::vector<std::string>& servers,

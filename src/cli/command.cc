@@ -288,14 +288,16 @@ std::string see_help(const std::string& path) {
 
 // Says what has replaced the words, and which help describes it, or returns an empty text.
 std::string find_renamed(const std::string& words, std::span<const Renamed> renamed) {
-  const Renamed* found = nullptr;
-  for (const Renamed& one : renamed) {
-    const bool begins = (words + " ").starts_with(std::string(one.before) + " ");
-    if (begins && (found == nullptr || found->before.size() < one.before.size())) found = &one;
+  std::string_view before, now;  // of the longest words
+  for (const auto& [words_before, words_now] : renamed) {
+    const bool begins = (words + " ").starts_with(std::string(words_before) + " ");
+    if (begins && before.size() < words_before.size()) {
+      before = words_before;
+      now = words_now;
+    }
   }
-  if (found == nullptr) return {};
-  const std::string_view now = found->now;
-  std::string is_now = base::in_quotes(found->before) + " is now `" + std::string(now) + "`";
+  if (before.empty()) return {};
+  std::string is_now = base::in_quotes(before) + " is now `" + std::string(now) + "`";
   if (!now.starts_with("sluice ")) return is_now;
   const std::string_view command = now.substr(0, now.find_first_of("-ABCDEFGHIJKLMNOPQRSTUVWXYZ"));
   return is_now + "; see `" + std::string(command) + (command.ends_with(' ') ? "" : " ") +

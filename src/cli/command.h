@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "sluice/expected.h"
@@ -94,9 +95,7 @@ std::string option_text(std::string_view name, std::string_view value);
 bool is_address(std::string_view word);
 
 // The words of an earlier version, "keys" or "top --by", and those that have replaced them.
-struct Renamed {
-  std::string_view before, now;
-};
+using Renamed = std::pair<std::string_view, std::string_view>;
 
 // Adds the commands of a program by `add`, and does the work of the command that the arguments
 // name. Returns the exit status instead after it printed help, the version, or an error in the

@@ -369,7 +369,7 @@ std::string blocks_of(const KeyFlags& flags) {
 
 // A failure is for the change that follows to report.
 bool is_blocked_or_unknown(const AdminClient::Answer& read) {
-  const auto answer = read.json();
+  const auto answer = json_of(read);
   if (read.status != 200 || !answer) return true;
   const auto& limits = answer->at("limits").as_array();
   return std::any_of(limits.begin(), limits.end(),
@@ -576,7 +576,7 @@ int list(const AdminFlags& flags, const std::string& rule, std::uint64_t most) {
   };
   // A server may have blocks without overrides.
   const AdminClient::Answer first = client.ask("GET", "/v1/overrides?count=1");
-  if (first.status == 200 && !first.json()) throw Failed(client.strange());
+  if (first.status == 200 && !json_of(first)) throw Failed(client.strange());
   const bool has_overrides = first.status != 404;
   if (has_overrides) for_each_override(client, rule, add);
   print_sorted();

@@ -137,7 +137,7 @@ class Import {
     } catch (const Failed& failed) {
       throw Failed(failed.what() + so_far(may_be_set_));
     }
-    const auto json = answer.json();
+    const auto json = json_of(answer);
     if (answer.status != 200) {
       const std::string what = refusal(part, answer, json.value_or(boost::json::object()));
       throw Failed(what + so_far(answer.status < 500 ? was_set_ : may_be_set_));
@@ -359,7 +359,7 @@ void write_cell(const std::string& column, const std::string& cell, base::JsonWr
   }
 }
 
-std::string json_of(const Cells& names, const Cells& cells) {
+std::string json_line(const Cells& names, const Cells& cells) {
   if (cells.size() != names.size()) {
     throw Failed("the line has " + std::to_string(cells.size()) + " fields; expected " +
                  std::to_string(names.size()) + " as in the first line");
@@ -398,7 +398,7 @@ std::string read_line(std::string_view line, bool is_csv, Cells& names) {
   }
   if (!is_csv || line.empty()) return std::string(line);
   Cells cells = cells_of(line);
-  if (!names.empty()) return json_of(names, cells);
+  if (!names.empty()) return json_line(names, cells);
   check_header(cells);
   names = std::move(cells);
   return {};

@@ -244,7 +244,7 @@ void print_tried(const boost::json::object& answer) {
 // Whether the rule or the plan has changes for a time. `--for 0s` would end them, too. A failure is
 // for the change that follows to report.
 bool has_temporary(AdminClient& client, const ChangePlace& place) {
-  const auto status = client.ask("GET", "/v1/status").json();
+  const auto status = json_of(client.ask("GET", "/v1/status"));
   if (!status) return false;
   return std::ranges::any_of(temporary_in(*status), [&](const server::TemporaryChange& one) {
     if (!one.until) return false;
@@ -291,7 +291,7 @@ boost::json::object change(AdminClient& client, const std::string& target, const
   const auto end = std::chrono::steady_clock::now() + most;
   while (true) {
     const AdminClient::Answer answer = client.ask("PATCH", target, body, expect);
-    auto json = answer.json();
+    auto json = json_of(answer);
     if (answer.status == 200 && json) return *std::move(json);
     if (answer.status == 200) throw Failed(client.strange());
     const std::string refusal = client.refusal(answer);

@@ -446,7 +446,7 @@ int show_status(const AdminFlags& flags, bool json,
   AdminClient client(flags);
   object status = client.ask_json("GET", "/v1/status?limits=true");
   // A store without blocks, or one that fails, has none to show.
-  const auto blocks = client.ask("GET", "/v1/blocks?count=10000").json();
+  const auto blocks = json_of(client.ask("GET", "/v1/blocks?count=10000"));
   if (blocks && blocks->contains("blocks")) {
     status["blocks"] = blocks->at("blocks").as_array().size();
   }

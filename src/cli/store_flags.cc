@@ -92,27 +92,6 @@ constexpr std::chrono::milliseconds kConnectWithin{2'000};  // for the connectio
 
 }  // namespace
 
-class RedisSession::Step final : public redis::Command {
- public:
-  Step(const Take& take, std::size_t number, bool may_refuse)
-      : take_(take), number_(number), may_refuse_(may_refuse) {}
-
-  void done(const redis::Answer& answer) noexcept override {
-    is_done = true;
-    if (answer.failure == redis::Failure::kNone) return take_(number_, *answer.reply);
-    if (answer.failure == redis::Failure::kError && may_refuse_) return;
-    error = answer.text.empty() ? "no answer" : answer.text;
-  }
-
-  bool is_done = false;
-  std::string error;
-
- private:
-  const Take& take_;
-  const std::size_t number_;
-  const bool may_refuse_;
-};
-
 RedisSession::RedisSession(RedisOptions options)
     : loop_(std::make_unique<boost::asio::io_context>(1)) {
   options.deadline = std::max(options.deadline, kDeadline);
@@ -140,17 +119,24 @@ RedisSession::Fill RedisSession::of_words(std::vector<std::string_view> words,
 }
 
 void RedisSession::ask(const std::vector<Fill>& commands, const Take& take, bool may_refuse) {
-  std::deque<Step> steps;
-  for (const Fill& fill : commands) fill(steps.emplace_back(take, steps.size(), may_refuse));
-  for (Step& step : steps) client_->submit(step);
-  for (const Step& step : steps) {
-    while (!step.is_done) {
-      loop_->run_one_for(std::chrono::milliseconds(50));
-      loop_->restart();
-    }
+  std::size_t left = commands.size();
+  std::vector<std::string> errors(commands.size());
+  std::deque<redis::AskCommand> asked;
+  for (const Fill& fill : commands) {
+    fill(asked.emplace_back([&, number = asked.size()](const redis::Answer& answer) {
+      --left;
+      if (answer.failure == redis::Failure::kNone) return take(number, *answer.reply);
+      if (answer.failure == redis::Failure::kError && may_refuse) return;
+      errors[number] = answer.text.empty() ? "no answer" : answer.text;
+    }));
   }
-  for (const Step& step : steps) {
-    if (!step.error.empty()) throw Failed(shown() + ": " + step.error);
+  for (redis::AskCommand& one : asked) client_->submit(one);
+  while (left > 0) {
+    loop_->run_one_for(std::chrono::milliseconds(50));
+    loop_->restart();
+  }
+  for (const std::string& error : errors) {
+    if (!error.empty()) throw Failed(shown() + ": " + error);
   }
 }
 

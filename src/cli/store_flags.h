@@ -75,8 +75,6 @@ class RedisSession {
   const redis::Target& target() const noexcept { return *target_; }
 
  private:
-  class Step;
-
   std::shared_ptr<const redis::Target> target_;
   std::unique_ptr<boost::asio::io_context> loop_;
   std::unique_ptr<redis::Client> client_;

@@ -101,7 +101,7 @@ TopSample read_top(AdminClient& client, const insight::TopKeysQuery& query, bool
                                          "&over=" + std::string(name_of(query.over)));
   if (top.status != 200) {
     sample.no_keys = client.refusal(top);
-  } else if (const auto found = top.json()) {
+  } else if (const auto found = json_of(top)) {
     read_keys(*found, sample);
   }
   sort_top(sample);

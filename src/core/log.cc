@@ -87,9 +87,8 @@ void LogBuffer::merge_summaries(std::uint64_t slice_ticks) noexcept {
   for (std::uint32_t i = 0; i < summaries; ++i) {
     const Summary& summary = begin[i];
     if (merged > 0 && are_in_one_slice(begin[merged - 1].last, summary.last, slice_ticks)) {
-      const std::uint64_t units = std::uint64_t{begin[merged - 1].units} + summary.units;
-      const auto held = static_cast<std::uint32_t>(std::min(units, kMaxUnits));
-      begin[merged - 1] = {summary.last, summary.last, held};
+      const std::uint64_t units = begin[merged - 1].units + summary.units;
+      begin[merged - 1] = {summary.last, summary.last, std::min(units, kMaxUnits)};
     } else {
       begin[merged++] = summary;
     }
@@ -108,8 +107,7 @@ void LogBuffer::drop_expired(const NextLog& next) noexcept {
 
 void LogBuffer::summarize() noexcept {
   const LogEntry* const begin = entry_begin() + head;
-  summary_begin()[summaries++] = {begin[0].at(), begin[entries - 1].at(),
-                                  static_cast<std::uint32_t>(log_units)};
+  summary_begin()[summaries++] = {begin[0].at(), begin[entries - 1].at(), log_units};
   entries = head = 0;
   log_units = 0;
 }
@@ -140,7 +138,7 @@ void LogBuffer::give_back(std::uint64_t units) noexcept {
   }
   while (units > 0 && summaries > 0) {
     Summary& newest = summary_begin()[summaries - 1];
-    const auto given = static_cast<std::uint32_t>(std::min<std::uint64_t>(units, newest.units));
+    const std::uint64_t given = std::min(units, newest.units);
     newest.units -= given;
     if (newest.units == 0) --summaries;
     units -= given;

@@ -29,12 +29,14 @@ class LogEntry {
   std::uint32_t units_ = 0;
 };
 
-// An older slice of a log: a number of units between two instants.
+// An older slice of a log: a number of units, at most kMaxUnits, between two instants. Its bytes
+// are those of a snapshot.
 struct Summary {
   Ticks first = 0;
   Ticks last = 0;
-  std::uint32_t units = 0;
+  std::uint64_t units = 0;
 };
+static_assert(sizeof(Summary) == 24);
 
 // A view of a log in the caller's memory, oldest first. A plain log has no summaries.
 struct Log {

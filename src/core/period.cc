@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/quoted.h"
@@ -13,13 +14,8 @@
 namespace sluice::core {
 namespace {
 
-struct Unit {
-  std::string_view name;
-  std::int64_t ticks;
-};
-
-// The largest first.
-constexpr std::array<Unit, 5> kUnits{
+// Names and ticks, the largest first.
+constexpr std::array<std::pair<std::string_view, std::int64_t>, 5> kUnits{
     {{"d", 86400000000}, {"h", 3600000000}, {"m", 60000000}, {"s", 1000000}, {"ms", 1000}}};
 constexpr std::string_view kForm = "expected a whole number and its unit (ms, s, m, h or d)";
 
@@ -37,8 +33,8 @@ Unexpected<std::string> wrong_unit(std::string_view text, std::string_view digit
                                    std::string_view unit) {
   // "15min" means minutes; 's' is for what means nothing.
   std::string_view nearest = "s";
-  for (const Unit& one : kUnits) {
-    if (one.name.size() == 1 && unit.front() == one.name.front()) nearest = one.name;
+  for (const auto& [name, _] : kUnits) {
+    if (name.size() == 1 && unit.front() == name.front()) nearest = name;
   }
   if (unit.starts_with("ms") || unit.starts_with("mil")) nearest = "ms";
   const std::string what = unit.front() == '.' || unit.front() == ',' || unit.front() == '_'
@@ -61,31 +57,31 @@ Expected<Duration> parse_period(std::string_view text, std::string_view usual_un
   std::size_t size = 0;
   while (size < text.size() && base::is_digit(text[size])) ++size;
   const std::string_view digits = text.substr(0, size);
-  const std::string_view name = text.substr(size);
+  const std::string_view unit = text.substr(size);
   if (digits.empty()) return no_period(text, " is not a period", "60s");
-  if (name.empty()) {
+  if (unit.empty()) {
     return no_period(text, " has no unit", std::string(digits.substr(0, 12)).append(usual_unit));
   }
-  for (const Unit& unit : kUnits) {
-    if (unit.name != name) continue;
-    const std::int64_t most = std::numeric_limits<std::int64_t>::max() / unit.ticks;
+  for (const auto& [name, ticks] : kUnits) {
+    if (unit != name) continue;
+    const std::int64_t most = std::numeric_limits<std::int64_t>::max() / ticks;
     std::int64_t count = 0;
     for (const char c : digits) {
       const std::int64_t digit = c - '0';
       if (count > (most - digit) / 10) return no_period(text, " is too long", "366d");
       count = count * 10 + digit;
     }
-    return Duration{count * unit.ticks};
+    return Duration{count * ticks};
   }
-  return wrong_unit(text, digits, name);
+  return wrong_unit(text, digits, unit);
 }
 
 std::string format_period(Duration period) {
   const std::int64_t ticks = period.count();
   if (ticks == 0) return "0ms";
   if (period == kNeverEnds) return std::string(kNever);
-  for (const Unit& unit : kUnits) {
-    if (ticks % unit.ticks == 0) return std::to_string(ticks / unit.ticks).append(unit.name);
+  for (const auto& [name, of_unit] : kUnits) {
+    if (ticks % of_unit == 0) return std::to_string(ticks / of_unit).append(name);
   }
   return std::to_string(ticks) + "us";
 }

@@ -47,7 +47,7 @@ constexpr LogDigest digest_without(const Log& log, const LogView& view,
   const auto older = log.older.subspan(view.expired_older);
   for (std::size_t i = older.size(); i-- > 0;) {
     Summary left = older[i];
-    const auto given = static_cast<std::uint32_t>(std::min<std::uint64_t>(left.units, units));
+    const std::uint64_t given = std::min(left.units, units);
     left.units -= given;
     units -= given;
     if (left.units == 0) continue;

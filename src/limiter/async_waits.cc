@@ -31,11 +31,6 @@ struct ByCounter {
 
 WaitingRequest& request_of(Waiter& one) noexcept { return static_cast<WaitingRequest&>(one); }
 
-Decision too_many(const Limit& limit) noexcept {
-  return {
-      .outcome = Outcome::kDenied, .reason = Reason::kTooManyWaiters, .capacity = limit.capacity()};
-}
-
 class Requests final : public AsyncWaits,
                        public Waits,
                        public std::enable_shared_from_this<Requests> {
@@ -147,7 +142,9 @@ bool Requests::decide(const Charge& charge, Instant deadline,
     const bool is_full = others >= most_;
     const Action action = is_full ? Action(Verb::kReserve) : reservation(deadline, clock_);
     said = store_->apply_one(action, charge, {});
-    if (is_full && said->reason == Reason::kLimited) said = too_many(charge.limit);
+    if (is_full && said->reason == Reason::kLimited) {
+      said = refusal(Reason::kTooManyWaiters, charge.limit);
+    }
   }
   return !said->allowed() || (!must_wait(*said) && !has_sleepers(charge));
 }
@@ -171,7 +168,7 @@ void Requests::start(WaitingRequest& request, const std::optional<Decision>& sai
   } else if (said) {
     next = take_answer(request, *said);
   } else if (is_full()) {
-    next = end(request, too_many(request.limit));
+    next = end(request, refusal(Reason::kTooManyWaiters, request.limit));
   } else {
     count_in(request);
   }

@@ -35,6 +35,10 @@ struct WaitLine {
   bool was_released = false;
 };
 
+Decision refusal(Reason reason, const Limit& limit) noexcept {
+  return {.outcome = Outcome::kDenied, .reason = reason, .capacity = limit.capacity()};
+}
+
 namespace {
 
 // Appends to a list of waiters that have finished.
@@ -43,10 +47,6 @@ void append(Waiter& waiter, const Decision& decision, Waiter**& last) noexcept {
   waiter.next = nullptr;
   *last = &waiter;
   last = &waiter.next;
-}
-
-Decision refusal(Reason reason, const Limit& limit) noexcept {
-  return {.outcome = Outcome::kDenied, .reason = reason, .capacity = limit.capacity()};
 }
 
 // Returns what a waiter gets whose deadline is before `wait` has passed.

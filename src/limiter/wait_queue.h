@@ -85,6 +85,9 @@ class WakeHeap {
   std::vector<Entry> heap_;
 };
 
+// Returns a denial of a request by this limit.
+Decision refusal(Reason reason, const Limit& limit) noexcept;
+
 // The callers of this process that wait for units of counters, in order of arrival at each counter.
 // For algorithms that cannot be reserved ahead. Has no I/O, clock, timer or lock of its own.
 //

@@ -419,17 +419,17 @@ class NextLogValue {
     const Ticks longer = ends + std::max<Ticks>(ends - now, 0) / 8;
     head_.kept_until = outcome.is_kept ? held.kept_until : static_cast<std::uint64_t>(longer);
     outcome.keep_until = static_cast<Ticks>(head_.kept_until);
-    Piece& head = outcome.pieces.emplace_back();
-    format::kLogHead.append(head_, head.bytes);
-    append_summaries(head.bytes);
+    auto& [_, head] = outcome.pieces.emplace_back();
+    format::kLogHead.append(head_, head);
+    append_summaries(head);
     // The entries of the ring that stay are in their places.
     std::size_t i = std::min(kept_, in_ring - std::min(first_, in_ring));
     while (i < head_.count) {
       const std::size_t slot = (head_.head + i) % head_.room;
-      Piece& piece = outcome.pieces.emplace_back();
-      piece.at = live_.log.base() + slot * format::kLogEntry.size();
+      auto& [at, bytes] = outcome.pieces.emplace_back();
+      at = live_.log.base() + slot * format::kLogEntry.size();
       const std::size_t end = std::min(head_.count, i + (head_.room - slot));
-      for (; i < end; ++i) append_entry(i, piece.bytes);
+      for (; i < end; ++i) append_entry(i, bytes);
     }
   }
 

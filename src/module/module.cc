@@ -583,7 +583,7 @@ void Call::write_counter(std::size_t i) {
     return key.store_fields(outcome.fields, until_ms, replicated_);
   }
   if (outcome.pieces.empty()) return key.store(outcome.value, until_ms);
-  for (const Piece& piece : outcome.pieces) key.patch(piece.at, piece.bytes);
+  for (const auto& [at, bytes] : outcome.pieces) key.patch(at, bytes);
   if (!outcome.is_kept) key.expire(until_ms);
 }
 

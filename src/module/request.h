@@ -75,12 +75,6 @@ enum class Result : std::uint8_t {
   kStoreFull,  // of a request: counters that must exist do not
 };
 
-// A part of a value: bytes from an offset on.
-struct Piece {
-  std::size_t at = 0;
-  std::string bytes;
-};
-
 // The names and the values of fields of a hash.
 using Fields = std::vector<std::pair<std::string, std::string>>;
 
@@ -97,7 +91,7 @@ struct Outcome {
   // kWrite: the new value; or, if the value stays, its changed pieces. The key is to be kept until
   // an instant, unless it is kept that long already.
   std::string value;
-  std::vector<Piece> pieces;
+  std::vector<std::pair<std::size_t, std::string>> pieces;  // offsets and bytes
   core::Ticks keep_until = 0;
   bool is_kept = false;
 

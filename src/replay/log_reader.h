@@ -21,6 +21,10 @@
 #include "replay/log_parser.h"
 #include "sluice/expected.h"
 
+namespace sluice::base {
+class JsonWriter;
+}  // namespace sluice::base
+
 namespace sluice::rules {
 class RequestNames;
 }  // namespace sluice::rules
@@ -236,6 +240,10 @@ struct LogTotals {
   // lack. Empty: there is none.
   std::string expected_source(std::string_view name) const;
 };
+
+// Write the counts of lines, and an instant or null.
+void write_totals(base::JsonWriter& out, const LogTotals& totals);
+void write_instant(base::JsonWriter& out, std::string_view name, const std::optional<Instant>& at);
 
 // Returns the times of the first requests of logs. The first instant of all for what is no file, or
 // has no request that can be read.

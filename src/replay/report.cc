@@ -20,11 +20,6 @@ constexpr std::size_t kTopValues = 3;
 
 using base::JsonWriter;
 
-void write_instant(JsonWriter& out, std::string_view name, const std::optional<Instant>& at) {
-  out.key(name);
-  at ? out.value(base::to_rfc3339(*at)) : out.null();
-}
-
 void write_values(JsonWriter& out, std::string_view name, const FrequentValues& values) {
   out.key(name).begin_array();
   for (const FrequentValues::Value& each : values.most(kTopValues)) {
@@ -102,11 +97,21 @@ void write_comparison(JsonWriter& out, const ReplayComparison& comparison) {
 
 }  // namespace
 
+void write_totals(JsonWriter& out, const LogTotals& totals) {
+  out.member("lines", totals.lines).member("parsed", totals.parsed());
+  out.member("skipped", totals.skipped).member("wrong_costs", totals.wrong_costs);
+  out.member("without_rules", totals.without_rules).member("late", totals.late);
+}
+
+void write_instant(JsonWriter& out, std::string_view name, const std::optional<Instant>& at) {
+  out.key(name);
+  at ? out.value(base::to_rfc3339(*at)) : out.null();
+}
+
 std::string json_report(const ReplayReport& report) {
   JsonWriter out;
-  out.begin_object().member("lines", report.lines).member("parsed", report.parsed());
-  out.member("skipped", report.skipped).member("wrong_costs", report.wrong_costs);
-  out.member("without_rules", report.without_rules).member("late", report.late);
+  out.begin_object();
+  write_totals(out, report);
   out.key("formats").begin_array();
   for (const LogFormat format : report.formats) out.value(to_string(format));
   out.end_array();

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstdio>
 
-#include "base/civil_time.h"
 #include "base/json_writer.h"
 #include "core/period.h"
 #include "replay/page_style.h"
@@ -477,19 +476,14 @@ void write_advice(base::JsonWriter& out, const SuggestReport& report, double har
 
 std::string suggest_json(const SuggestReport& report, double harm) {
   base::JsonWriter out;
-  const auto instant = [&](const char* name, const std::optional<Instant>& at) {
-    out.key(name);
-    at ? out.value(base::to_rfc3339(*at)) : out.null();
-  };
-  out.begin_object().member("lines", report.lines).member("parsed", report.parsed());
-  out.member("skipped", report.skipped).member("wrong_costs", report.wrong_costs);
-  out.member("without_rules", report.without_rules).member("late", report.late);
+  out.begin_object();
+  write_totals(out, report);
   out.member("requests", report.requests).member("unmatched", report.unmatched);
   out.member("keyless", report.keyless).member("keys", report.keys);
   out.member("unit", report.options.unit().empty() ? "requests" : report.options.unit());
   out.member("key_bytes", std::uint64_t{report.key_bytes}).member("harm", harm);
-  instant("first", report.first);
-  instant("last", report.last);
+  write_instant(out, "first", report.first);
+  write_instant(out, "last", report.last);
   write_advice(out, report, harm);
   out.key("suggestions").begin_array();
   for (const Suggestion& each : suggestions(report, harm)) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <utility>
 
 #include "base/civil_time.h"
 #include "base/quoted.h"
@@ -149,25 +150,21 @@ std::string plain_time(Instant at) {
 }
 
 std::string duration_text(Duration duration) {
-  struct Unit {
-    std::int64_t microseconds;
-    const char* name;
-  };
-  constexpr std::array<Unit, 6> kUnits = {{{86'400'000'000, " d"},
-                                           {3'600'000'000, " h"},
-                                           {60'000'000, " min"},
-                                           {1'000'000, " s"},
-                                           {1'000, " ms"},
-                                           {1, " µs"}}};
+  constexpr std::array<std::pair<std::int64_t, const char*>, 6> kUnits = {{{86'400'000'000, " d"},
+                                                                           {3'600'000'000, " h"},
+                                                                           {60'000'000, " min"},
+                                                                           {1'000'000, " s"},
+                                                                           {1'000, " ms"},
+                                                                           {1, " µs"}}};
   std::int64_t left = duration.count();
   std::string text;
-  for (const Unit& unit : kUnits) {
-    const std::int64_t count = left / unit.microseconds;
-    left %= unit.microseconds;
+  for (const auto& [microseconds, name] : kUnits) {
+    const std::int64_t count = left / microseconds;
+    left %= microseconds;
     if (count == 0) continue;
     if (!text.empty()) text += ' ';
     text += std::to_string(count);
-    text += unit.name;
+    text += name;
   }
   return text.empty() ? "0 s" : text;
 }

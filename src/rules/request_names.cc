@@ -4,7 +4,6 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "rules/rule_decider.h"
 
@@ -77,7 +76,7 @@ RequestNames::RequestNames(const RuleSet& rules, const Overrides* overrides)
 std::string_view RequestNames::name(const AttributeSource& request) {
   const RuleSet::Impl& set = rules_.impl();
   values_.begin(set.attributes, request);
-  size_ = 0;
+  name_.clear();
   for (std::size_t i = 0; i < set.rules.size(); ++i) {
     const bool matches = set.compiled[i].matches(values_);
     if (values_.take_too_much()) return {};
@@ -87,22 +86,14 @@ std::string_view RequestNames::name(const AttributeSource& request) {
     for (const std::uint32_t attribute : *attributes_[i]) append(i, values_.get(attribute));
     if (!lets_others_match(set.rules[i])) break;
   }
-  if (size_ > kLongest) return {};
-  return {buffer_.data(), size_};
+  return name_.size() <= kLongest ? std::string_view(name_) : std::string_view();
 }
 
 // Each value follows its size plus one, which is 0 without a value, so that names are unambiguous.
 void RequestNames::append(std::size_t rule, const std::optional<std::string_view>& value) {
   const std::string_view text = value.value_or(std::string_view());
   const std::uint64_t head[] = {rule, value ? text.size() + 1 : 0};
-  if (buffer_.size() < size_ + sizeof(head) + text.size()) {
-    buffer_.resize(2 * buffer_.size() + sizeof(head) + text.size());
-  }
-  std::memcpy(buffer_.data() + size_, head, sizeof(head));
-  if (!text.empty()) {
-    std::memcpy(buffer_.data() + size_ + sizeof(head), text.data(), text.size());
-  }
-  size_ += sizeof(head) + text.size();
+  name_.append(reinterpret_cast<const char*>(head), sizeof(head)).append(text);
 }
 
 }  // namespace sluice::rules

@@ -74,8 +74,7 @@ class RequestNames {
   // By the index of the rule: the attributes in its keys. Absent: its requests have no names.
   std::vector<std::optional<std::vector<std::uint32_t>>> attributes_;
   AttributeValues values_;
-  std::vector<char> buffer_;
-  std::size_t size_ = 0;  // of the name at the front of the buffer
+  std::string name_;
 };
 
 }  // namespace sluice::rules

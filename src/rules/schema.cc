@@ -386,9 +386,7 @@ constexpr Key headers(Set set, std::string_view otherwise) {
 // A key of another type.
 constexpr Key row(std::string_view name, Type type, Set set, std::string_view otherwise,
                   std::string_view help, std::uint64_t most = 0) {
-  Key key = text(name, set, otherwise, 0, most, help);
-  key.type = type;
-  return key;
+  return text(name, set, otherwise, 0, most, help).as(type);
 }
 
 constexpr Key limit_option(LimitOption which) {

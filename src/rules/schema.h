@@ -65,6 +65,13 @@ struct Key {
   std::string_view help = {};
   Set set = nullptr;    // null: the reader of the map asks for the value
   Part part = nullptr;  // of kMap; null: the reader of the map reads this one too
+
+  // The same row with another type.
+  constexpr Key as(Type other) const {
+    Key key = *this;
+    key.type = other;
+    return key;
+  }
 };
 
 // The rows of most types.
@@ -80,39 +87,29 @@ constexpr Key text(std::string_view name, Set set, std::string_view otherwise, s
 }
 constexpr Key integer(std::string_view name, Set set, std::string_view otherwise,
                       std::uint64_t least, std::uint64_t most, std::string_view help) {
-  Key key = text(name, set, otherwise, least, most, help);
-  key.type = Type::kInteger;
-  return key;
+  return text(name, set, otherwise, least, most, help).as(Type::kInteger);
 }
 constexpr Key period(std::string_view name, Set set, std::string_view otherwise,
                      std::uint64_t least, std::uint64_t most, std::string_view help) {
-  Key key = text(name, set, otherwise, least, most, help);
-  key.type = Type::kPeriod;
-  return key;
+  return text(name, set, otherwise, least, most, help).as(Type::kPeriod);
 }
 constexpr Key share(std::string_view name, Set set, std::string_view otherwise,
                     std::string_view help) {
-  Key key = text(name, set, otherwise, 0, 0, help);
-  key.type = Type::kShare;
-  return key;
+  return text(name, set, otherwise, 0, 0, help).as(Type::kShare);
 }
 constexpr Key choice(std::string_view name, Set set, std::string_view otherwise,
                      std::span<const std::string_view> values, std::string_view help) {
-  Key key = text(name, set, otherwise, 0, 0, help);
-  key.type = Type::kChoice;
+  Key key = text(name, set, otherwise, 0, 0, help).as(Type::kChoice);
   key.values = values;
   return key;
 }
 constexpr Key flag(std::string_view name, Set set, std::string_view otherwise,
                    std::string_view help) {
-  Key key = text(name, set, otherwise, 0, 0, help);
-  key.type = Type::kFlag;
-  return key;
+  return text(name, set, otherwise, 0, 0, help).as(Type::kFlag);
 }
 constexpr Key map_of(std::string_view name, Part part, std::string_view otherwise, const Map& map,
                      std::string_view help) {
-  Key key = text(name, nullptr, otherwise, 0, 0, help);
-  key.type = Type::kMap;
+  Key key = text(name, nullptr, otherwise, 0, 0, help).as(Type::kMap);
   key.map = &map;
   key.part = part;
   return key;

@@ -62,9 +62,7 @@ constexpr Key path(std::string_view name, Set set, std::string_view help) {
 }
 
 constexpr Key texts(std::string_view name, Set set, std::uint64_t most, std::string_view help) {
-  Key key = rules::schema::text(name, set, "`[]`", 1, most, help);
-  key.type = Type::kTexts;
-  return key;
+  return rules::schema::text(name, set, "`[]`", 1, most, help).as(Type::kTexts);
 }
 
 constexpr Key period(std::string_view name, Set set, std::string_view otherwise,

@@ -190,11 +190,11 @@ void SnapshotReader::read_limit(const RecordHead& head) {
 void SnapshotReader::read_counter(const RecordHead& head, Shard& shard) {
   require(head.key.low != 0 && !PackedState::is_mark(head.expiry), "a counter is wrong");
   require(head.limit < limits_.size() && limits_[head.limit], "a counter has an unknown limit");
-  const KnownLimit& of = *limits_[head.limit];
+  const auto& [id, limit] = *limits_[head.limit];
   ++end_.counters;
   const core::Forgotten forgotten = PackedState::forgotten_of(head.expiry);
   untouched_from_ = forgotten.from();
-  Slot* const slot = shard.restore(head.key, of.id, of.limit, now_);
+  Slot* const slot = shard.restore(head.key, id, limit, now_);
   require(slot != nullptr, "a counter is there twice");
   const bool has_room = read_state(head.kind, shard, *slot);
   if (has_room && !forgotten.is_past(now_)) return slot->state.leave(head.expiry);
@@ -256,7 +256,7 @@ bool SnapshotReader::read_log(Shard& shard, Slot& slot) {
   void* const memory =
       shard.allocate_for(slot, core::LogBuffer::bytes_for(summary_room, entry_room), now_);
   if (memory == nullptr) {
-    in_.skip(body.summaries * sizeof(snapshot::SummaryBody));
+    in_.skip(body.summaries * sizeof(core::Summary));
     in_.skip(body.entries * sizeof(core::LogEntry));
     return false;
   }
@@ -273,14 +273,14 @@ bool SnapshotReader::read_log(Shard& shard, Slot& slot) {
 }
 
 void SnapshotReader::read_summaries(core::LogBuffer& log) {
+  const std::span<const core::Summary> older = log.view().older;
+  in_.read(log.summary_begin(), older.size_bytes());
   core::Ticks before = 0;
-  for (std::uint32_t i = 0; i < log.summaries; ++i) {
-    const auto one = get<snapshot::SummaryBody>();
+  for (const core::Summary& one : older) {
     require(before <= one.first && one.first <= one.last && one.last <= log.last &&
                 one.units <= kMaxUnits,
             "the log of a counter is wrong");
     before = one.last;
-    log.summary_begin()[i] = {one.first, one.last, static_cast<std::uint32_t>(one.units)};
   }
 }
 
@@ -509,9 +509,7 @@ void SnapshotWriter::put_slices(SliceBlob& blob) {
 void SnapshotWriter::put_log(core::LogBuffer& log) {
   const core::Log view = log.view();
   put(snapshot::LogBody{log.last, log.summaries, log.entries, log.summary_room > 0});
-  for (const core::Summary& one : view.older) {
-    put(snapshot::SummaryBody{one.first, one.last, one.units});
-  }
+  put(view.older.data(), view.older.size_bytes());
   put(view.entries.data(), view.entries.size_bytes());
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "limiter/replacement_file.h"
@@ -91,17 +92,11 @@ static_assert(sizeof(SlicesBody) == 24);
 
 struct LogBody {
   std::int64_t last;
-  std::uint32_t summaries;      // the number of SummaryBody that follow
+  std::uint32_t summaries;      // the number of core::Summary that follow
   std::uint32_t entries;        // then this number of core::LogEntry
   std::uint64_t has_summaries;  // whether the log may have any: 0 or 1
 };
 static_assert(sizeof(LogBody) == 24);
-
-struct SummaryBody {
-  std::int64_t first, last;
-  std::uint64_t units;
-};
-static_assert(sizeof(SummaryBody) == 24);
 
 struct PermitsBody {
   std::int64_t last;
@@ -189,11 +184,6 @@ class SnapshotReader {
   std::uint64_t bytes() const noexcept { return in_.bytes(); }
 
  private:
-  struct KnownLimit {
-    std::uint64_t id;
-    Limit limit;
-  };
-
   template <typename Record>
   Record get() {
     Record record;
@@ -220,7 +210,7 @@ class SnapshotReader {
   FrameReader in_;
   snapshot::StartBody start_{};
   snapshot::EndBody end_{};
-  std::vector<std::optional<KnownLimit>> limits_;  // by index
+  std::vector<std::optional<std::pair<std::uint64_t, Limit>>> limits_;  // ids and limits, by index
   std::vector<core::Ticks> denials_;
   std::string name_;
   core::Ticks now_ = 0;

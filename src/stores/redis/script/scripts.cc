@@ -9,6 +9,7 @@
 #include <bit>
 #include <map>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "base/quoted.h"
@@ -240,13 +241,8 @@ constexpr FamilySet kPermits = 1 << 6;
 constexpr FamilySet kCalendar = 1 << 7;
 constexpr FamilySet kBudget = 1 << 8;
 
-struct NeededPart {
-  std::string_view name;
-  FamilySet needed_by;
-};
-
-// Each uses only those before it.
-constexpr NeededPart kParts[] = {
+// The names of parts, and which families need them. Each uses only those before it.
+constexpr std::pair<std::string_view, FamilySet> kParts[] = {
     {"ledger", kWithLedger},
     {"foreign", kAllFamilies},
     {"wide", kBucket | kSlices | kHybrid},
@@ -345,9 +341,9 @@ int number_of(const Family& family, FamilySet set) noexcept {
 bool can_reserve_ahead(FamilySet set) noexcept { return (set & (kBucket | kInterval)) != 0; }
 
 void append_functions(FamilySet set, std::string& out) {
-  for (const NeededPart& part : kParts) {
-    if ((part.needed_by & set) == 0) continue;
-    out.append(lua_part(part.name, (set & kWithLedger) != 0)).append("\n");
+  for (const auto& [name, needed_by] : kParts) {
+    if ((needed_by & set) == 0) continue;
+    out.append(lua_part(name, (set & kWithLedger) != 0)).append("\n");
   }
   out.append("local decide = {");
   for (const Family& family : kFamilies) {
