@@ -58,7 +58,7 @@ Expected<std::unique_ptr<LogSource>> LogSource::open(const std::string& path) {
   const bool is_input = path == "-";
   const int descriptor = is_input ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   std::unique_ptr<LogSource> source(new LogSource(descriptor, !is_input));
-  struct stat status{};
+  struct stat status = {};
   if (descriptor < 0 || ::fstat(descriptor, &status) != 0) {
     return Unexpected{system_error("cannot open")};
   }

@@ -33,7 +33,7 @@ std::string reason_of(int error) { return std::system_category().message(error);
 // why the file cannot be read; empty if it was.
 std::string read_lines(const std::string& path, const std::function<void(std::string_view)>& take) {
   const detail::FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  struct stat found{};
+  struct stat found = {};
   if (file.get() < 0 || ::fstat(file.get(), &found) != 0) return reason_of(errno);
   if (!S_ISREG(found.st_mode)) return "it is no regular file";
   auto bytes = static_cast<std::size_t>(found.st_size);

@@ -25,7 +25,7 @@ std::string LineFile::open() {
       (reads_ ? O_RDWR : O_WRONLY) | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
   const int opened = ::open(path_.c_str(), flags, S_IRUSR | S_IWUSR);
   if (opened < 0) return failure(reason());
-  struct stat now{};
+  struct stat now = {};
   if (fstat(opened, &now) != 0 || !S_ISREG(now.st_mode)) {
     ::close(opened);
     return failure("it is not a regular file");
@@ -38,7 +38,7 @@ std::string LineFile::open() {
 }
 
 bool LineFile::is_elsewhere() {
-  struct stat ours{}, named{};
+  struct stat ours = {}, named = {};
   if (fstat(descriptor_, &ours) != 0) return true;
   size_ = static_cast<std::uint64_t>(ours.st_size);
   if (::stat(path_.c_str(), &named) != 0) return true;

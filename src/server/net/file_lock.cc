@@ -18,7 +18,7 @@ Unexpected<std::string> cannot(const char* what, const std::string& name) {
 }
 
 bool are_same_file(int a, int b) {
-  struct stat first{}, second{};
+  struct stat first = {}, second = {};
   return ::fstat(a, &first) == 0 && ::fstat(b, &second) == 0 && first.st_dev == second.st_dev &&
          first.st_ino == second.st_ino;
 }

@@ -82,7 +82,7 @@ std::string error_lines(const std::vector<RuleError>& errors) {
 }
 
 FileLook look_at_file(std::string path) {
-  struct stat found{};
+  struct stat found = {};
   if (::stat(path.c_str(), &found) != 0) return {.path = std::move(path), .error = errno};
   return {.path = std::move(path),
           .device = found.st_dev,

@@ -35,7 +35,7 @@ int option(int descriptor, int name) {
 }
 
 bool is_regular_file(int descriptor) {
-  struct stat status{};
+  struct stat status = {};
   return ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
 }
 
@@ -159,7 +159,7 @@ std::string new_path(const std::string& path) { return path + ".new"; }
 
 // Returns 0 or the error.
 int bind_and_listen(int descriptor, const std::string& path) {
-  struct stat status{};
+  struct stat status = {};
   if (::lstat(path.c_str(), &status) == 0 && !S_ISSOCK(status.st_mode)) return EEXIST;
   const std::string made = new_path(path);
   const auto address = net::SocketAddress::of_unix(made);
