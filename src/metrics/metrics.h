@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "sluice/rule_answer.h"
@@ -185,20 +186,45 @@ class Registry {
   // Creates a recorder for one thread. It lives as long as the registry.
   Recorder& make_recorder();
   // Adds a value that text() reads in its thread. `value` must be thread-safe and must not use the
-  // registry. A counter never decreases, and its name ends with "_total". Errors:
-  // std::invalid_argument for a malformed or repeated name.
-  void add_gauge(std::string name, std::string help, std::function<double()> value);
-  void add_counter(std::string name, std::string help, std::function<double()> value);
-  // Adds gauges or counters with one name whose labels can change. text() calls `rows`. Each row
-  // has a value for each label, and no two rows are equal.
+  // registry. A metric whose name ends with "_total" is a counter, which never decreases; others
+  // are gauges. Errors: std::invalid_argument for a malformed or repeated name.
+  void add(std::string name, std::string help, std::function<double()> value);
+  // Adds numbers of what `stats` returns.
+  template <typename Stats>
+  struct Stat {
+    std::string_view name, help;
+    std::uint64_t Stats::* number;
+  };
+  template <typename Stats>
+  void add_stats(const std::function<Stats()>& stats, std::initializer_list<Stat<Stats>> all) {
+    for (const auto& [name, help, number] : all) {
+      add(std::string(name), std::string(help),
+          [stats, number] { return static_cast<double>(stats().*number); });
+    }
+  }
+  // Adds metrics with one name whose labels can change. text() calls `rows`. Each row has a value
+  // for each label, and no two rows are equal.
   struct Row {
     std::vector<std::string> values;
     double count = 0;
   };
+  void add_rows(std::string name, std::string help, std::vector<std::string> labels,
+                std::function<std::vector<Row>()> rows);
+  // The same by their former names.
+  void add_gauge(std::string name, std::string help, std::function<double()> value) {
+    add(std::move(name), std::move(help), std::move(value));
+  }
+  void add_counter(std::string name, std::string help, std::function<double()> value) {
+    add(std::move(name), std::move(help), std::move(value));
+  }
   void add_gauges(std::string name, std::string help, std::vector<std::string> labels,
-                  std::function<std::vector<Row>()> rows);
+                  std::function<std::vector<Row>()> rows) {
+    add_rows(std::move(name), std::move(help), std::move(labels), std::move(rows));
+  }
   void add_counters(std::string name, std::string help, std::vector<std::string> labels,
-                    std::function<std::vector<Row>()> rows);
+                    std::function<std::vector<Row>()> rows) {
+    add_rows(std::move(name), std::move(help), std::move(labels), std::move(rows));
+  }
   // Adds a histogram of durations, which text() reads as others.
   void add_histogram(std::string name, std::string help, std::function<DurationCounts()> counts);
   // Returns Prometheus text, version 0.0.4: "text/plain; version=0.0.4; charset=utf-8". Counters

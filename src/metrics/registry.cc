@@ -292,10 +292,6 @@ bool is_name(std::string_view text) noexcept {
          std::all_of(text.begin(), text.end(), is_part);
 }
 
-}  // namespace
-
-namespace {
-
 // Adds a metric to those that are asked for; `write` adds its series.
 void add_metric(Shared& to, std::string_view type, std::string name, std::string help,
                 std::function<void(Writer&)> write) {
@@ -309,27 +305,8 @@ void add_metric(Shared& to, std::string_view type, std::string name, std::string
        write = std::move(write)](Writer& writer) { write(writer.metric(type, name, help)); });
 }
 
-void add_value(Shared& to, std::string_view type, std::string name, std::string help,
-               std::function<double()> value) {
-  add_metric(to, type, std::move(name), std::move(help),
-             [value = std::move(value)](Writer& writer) { writer.add({}, value()); });
-}
-
-void add_rows(Shared& to, std::string_view type, std::string name, std::string help,
-              std::vector<std::string> labels, std::function<std::vector<Registry::Row>()> rows) {
-  for (const std::string& label : labels) {
-    if (!is_name(label)) throw std::invalid_argument("'" + label + "' is no name of a label");
-  }
-  add_metric(to, type, std::move(name), std::move(help),
-             [labels = std::move(labels), rows = std::move(rows)](Writer& writer) {
-               std::vector<Label> named(labels.size());
-               for (const Registry::Row& row : rows()) {
-                 for (std::size_t i = 0; i < labels.size(); ++i) {
-                   named[i] = {labels[i], row.values[i]};
-                 }
-                 writer.add(named, row.count);
-               }
-             });
+std::string_view type_of(std::string_view name) noexcept {
+  return name.ends_with("_total") ? "counter" : "gauge";
 }
 
 }  // namespace
@@ -344,23 +321,28 @@ Recorder& Registry::make_recorder() {
   return *shared_->recorders.emplace_back(std::move(recorder));
 }
 
-void Registry::add_gauge(std::string name, std::string help, std::function<double()> value) {
-  add_value(*shared_, "gauge", std::move(name), std::move(help), std::move(value));
+void Registry::add(std::string name, std::string help, std::function<double()> value) {
+  const std::string_view type = type_of(name);
+  add_metric(*shared_, type, std::move(name), std::move(help),
+             [value = std::move(value)](Writer& writer) { writer.add({}, value()); });
 }
 
-void Registry::add_counter(std::string name, std::string help, std::function<double()> value) {
-  add_value(*shared_, "counter", std::move(name), std::move(help), std::move(value));
-}
-
-void Registry::add_gauges(std::string name, std::string help, std::vector<std::string> labels,
-                          std::function<std::vector<Row>()> rows) {
-  add_rows(*shared_, "gauge", std::move(name), std::move(help), std::move(labels), std::move(rows));
-}
-
-void Registry::add_counters(std::string name, std::string help, std::vector<std::string> labels,
-                            std::function<std::vector<Row>()> rows) {
-  add_rows(*shared_, "counter", std::move(name), std::move(help), std::move(labels),
-           std::move(rows));
+void Registry::add_rows(std::string name, std::string help, std::vector<std::string> labels,
+                        std::function<std::vector<Row>()> rows) {
+  for (const std::string& label : labels) {
+    if (!is_name(label)) throw std::invalid_argument("'" + label + "' is no name of a label");
+  }
+  const std::string_view type = type_of(name);
+  add_metric(*shared_, type, std::move(name), std::move(help),
+             [labels = std::move(labels), rows = std::move(rows)](Writer& writer) {
+               std::vector<Label> named(labels.size());
+               for (const Row& row : rows()) {
+                 for (std::size_t i = 0; i < labels.size(); ++i) {
+                   named[i] = {labels[i], row.values[i]};
+                 }
+                 writer.add(named, row.count);
+               }
+             });
 }
 
 void Registry::add_histogram(std::string name, std::string help,

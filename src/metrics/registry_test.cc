@@ -26,8 +26,8 @@ class RegistryTest : public ::testing::Test {
 
 TEST_F(RegistryTest, CallsFunctionsWhenItsTextIsRead) {
   double keys = 1;
-  registry_.add_gauge("sluice_store_keys", "Counters in the store.", [&] { return keys; });
-  registry_.add_counter("sluice_store_evictions_total", "Counters evicted.", [] { return 2.0; });
+  registry_.add("sluice_store_keys", "Counters in the store.", [&] { return keys; });
+  registry_.add("sluice_store_evictions_total", "Counters evicted.", [] { return 2.0; });
   EXPECT_EQ(value("sluice_store_keys"), "1");
   keys = 1234567;
   const std::string text = registry_.text();
@@ -41,28 +41,25 @@ TEST_F(RegistryTest, CallsFunctionsWhenItsTextIsRead) {
 TEST_F(RegistryTest, RefusesNamesThatAreMalformedOrRepeated) {
   const auto value = [] { return 0.0; };
   const auto rows = [] { return std::vector<Registry::Row>(); };
-  registry_.add_gauge("sluice_ready", "Ready.", value);
-  EXPECT_THROW(registry_.add_gauge("sluice_ready", "Ready.", value), std::invalid_argument);
-  EXPECT_THROW(registry_.add_counter("sluice_ready", "Ready.", value), std::invalid_argument);
-  EXPECT_THROW(registry_.add_counters("sluice_ready", "Ready.", {"a"}, rows),
-               std::invalid_argument);
+  registry_.add("sluice_ready", "Ready.", value);
+  EXPECT_THROW(registry_.add("sluice_ready", "Ready.", value), std::invalid_argument);
+  EXPECT_THROW(registry_.add_rows("sluice_ready", "Ready.", {"a"}, rows), std::invalid_argument);
   for (const char* name : {"", "sluice ready", "9sluice", "sluice-ready", "__name"}) {
-    EXPECT_THROW(registry_.add_gauge(name, "Ready.", value), std::invalid_argument) << name;
+    EXPECT_THROW(registry_.add(name, "Ready.", value), std::invalid_argument) << name;
   }
   for (const char* label : {"a label", "9", "a-b", "__a"}) {
-    EXPECT_THROW(registry_.add_counters("sluice_x_total", "X.", {label}, rows),
-                 std::invalid_argument)
+    EXPECT_THROW(registry_.add_rows("sluice_x_total", "X.", {label}, rows), std::invalid_argument)
         << label;
   }
-  registry_.add_counters("sluice_x_total", "X.", {"label"},
-                         [] { return std::vector<Registry::Row>{{{"x"}, 3}}; });
+  registry_.add_rows("sluice_x_total", "X.", {"label"},
+                     [] { return std::vector<Registry::Row>{{{"x"}, 3}}; });
   EXPECT_EQ(value_of(registry_.text(), "sluice_x_total{label=\"x\"}"), "3")
       << "a refused name is not taken";
 }
 
 TEST_F(RegistryTest, ShowsTheRowsOfATableAsTheyAreNow) {
   std::vector<Registry::Row> rows;
-  registry_.add_counters("sluice_rows_total", "Rows.", {"domain", "code"}, [&] { return rows; });
+  registry_.add_rows("sluice_rows_total", "Rows.", {"domain", "code"}, [&] { return rows; });
   EXPECT_EQ(registry_.text().find("sluice_rows_total{"), std::string::npos);
   rows = {{{"a", "OK"}, 1}, {{"a", "OVER_LIMIT"}, 2}, {{"", "OK"}, 3}};
   const std::string text = registry_.text();
@@ -76,14 +73,14 @@ TEST_F(RegistryTest, ShowsTheRowsOfATableAsTheyAreNow) {
 }
 
 TEST_F(RegistryTest, EscapesTheValuesOfLabels) {
-  registry_.add_counters("sluice_odd_total", "Odd.", {"name"},
-                         [] { return std::vector<Registry::Row>{{{"a\"b\\c\nd"}, 1}}; });
+  registry_.add_rows("sluice_odd_total", "Odd.", {"name"},
+                     [] { return std::vector<Registry::Row>{{{"a\"b\\c\nd"}, 1}}; });
   EXPECT_EQ(value(R"(sluice_odd_total{name="a\"b\\c\nd"})"), "1");
 }
 
 TEST_F(RegistryTest, ShowsNumbersWithSixteenDigits) {
   double number = 0;
-  registry_.add_gauge("sluice_x", "X.", [&] { return number; });
+  registry_.add("sluice_x", "X.", [&] { return number; });
   const auto shown = [&](double of) {
     number = of;
     return value("sluice_x");

@@ -220,9 +220,9 @@ TEST_F(Exporter, TextsAreValidUtf8) {
 }
 
 TEST_F(Exporter, SendsAllMetricsAtEachInterval) {
-  registry_.add_gauge("sluice_zero", "A gauge.", [] { return 0.; });
-  registry_.add_counters("sluice_events_total", "Events.", {"event"},
-                         [] { return std::vector<metrics::Registry::Row>{{{"lost"}, 7.}}; });
+  registry_.add("sluice_zero", "A gauge.", [] { return 0.; });
+  registry_.add_rows("sluice_events_total", "Events.", {"event"},
+                     [] { return std::vector<metrics::Registry::Row>{{{"lost"}, 7.}}; });
   const auto exporter = make(options(0));
   exporter->send();
   EXPECT_TRUE(metrics_.empty());

@@ -104,7 +104,7 @@ TEST_F(AdminWaits, WaitsForTheStoreWhileItsLoopContinues) {
 TEST_F(AdminWaits, AnswersOthersWhileManyWaitForTheMetrics) {
   std::atomic<int> begun = 0;
   std::atomic<bool> may_end = false;
-  registry_.add_gauge("sluice_test", "Takes until the test ends it.", [&] {
+  registry_.add("sluice_test", "Takes until the test ends it.", [&] {
     ++begun;
     testing::wait_until("the test lets the text end", [&] { return may_end.load(); });
     return 7.;

@@ -687,11 +687,11 @@ void FrontEnds::add_metrics(metrics::Registry& registry) const {
       return rows;
     };
   };
-  registry.add_gauges("sluice_connections", "Open connections of each listener.", {"listener"},
-                      rows_of(&ServerStatus::Listener::connections));
-  registry.add_gauges("sluice_connections_max",
-                      "Maximum number of open connections of each listener.", {"listener"},
-                      rows_of(&ServerStatus::Listener::most));
+  registry.add_rows("sluice_connections", "Open connections of each listener.", {"listener"},
+                    rows_of(&ServerStatus::Listener::connections));
+  registry.add_rows("sluice_connections_max",
+                    "Maximum number of open connections of each listener.", {"listener"},
+                    rows_of(&ServerStatus::Listener::most));
 }
 
 }  // namespace sluice::server

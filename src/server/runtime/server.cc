@@ -170,86 +170,76 @@ double number(std::uint64_t value) { return static_cast<double>(value); }
 // Ownership: the registry borrows the rules.
 void add_rule_metrics(metrics::Registry& registry, const RulesManager& rules,
                       const EnvoyManager& envoy) {
-  registry.add_gauge("sluice_rules_version",
-                     "Version of the active rules: 1 at the start; increases with every change.",
-                     [&rules] { return number(rules.version()); });
-  registry.add_counter(
-      "sluice_rules_reloads_total", "Reloads that changed the rules.",
-      [&rules, &envoy] { return number(rules.status().reloads + envoy.status().reloads); });
-  registry.add_counter(
+  registry.add("sluice_rules_version",
+               "Version of the active rules: 1 at the start; increases with every change.",
+               [&rules] { return number(rules.version()); });
+  registry.add("sluice_rules_reloads_total", "Reloads that changed the rules.", [&rules, &envoy] {
+    return number(rules.status().reloads + envoy.status().reloads);
+  });
+  registry.add(
       "sluice_rules_reload_failures_total", "Rejected reloads; the previous rules stayed active.",
       [&rules, &envoy] { return number(rules.status().failures + envoy.status().failures); });
-  registry.add_gauge("sluice_rules_last_reload_successful",
-                     "0 if the last reload of the rules failed, 1 otherwise.", [&rules, &envoy] {
-                       const RulesStatus now = rules.status();
-                       const bool right = now.last_errors.empty() && !now.older_since &&
-                                          envoy.status().last_errors.empty();
-                       return right ? 1. : 0.;
-                     });
-  registry.add_counters("sluice_envoy_decisions_total",
-                        "Decisions by the limits of Envoy files, for each descriptor.",
-                        {"descriptor", "outcome"}, [&envoy] { return envoy_rows(envoy); });
+  registry.add("sluice_rules_last_reload_successful",
+               "0 if the last reload of the rules failed, 1 otherwise.", [&rules, &envoy] {
+                 const RulesStatus now = rules.status();
+                 const bool right = now.last_errors.empty() && !now.older_since &&
+                                    envoy.status().last_errors.empty();
+                 return right ? 1. : 0.;
+               });
+  registry.add_rows("sluice_envoy_decisions_total",
+                    "Decisions by the limits of Envoy files, for each descriptor.",
+                    {"descriptor", "outcome"}, [&envoy] { return envoy_rows(envoy); });
 }
 
 }  // namespace
 
 // Adds the metrics of recorded requests. Ownership: the registry borrows the log.
 void add_traffic_metrics(metrics::Registry& registry, const TrafficLog& traffic) {
-  const auto add = [&](const char* name, const char* help, std::uint64_t TrafficLog::Stats::* one) {
-    registry.add_counter(name, help, [&traffic, one] { return number(traffic.stats().*one); });
-  };
-  add("sluice_recorded_requests_total", "Requests that were recorded.", &TrafficLog::Stats::lines);
-  add("sluice_recorded_bytes_total", "Bytes of recorded requests.", &TrafficLog::Stats::bytes);
-  add("sluice_recorded_dropped_total",
-      "Requests that were to be recorded, but were too many, too long, or could not be written.",
-      &TrafficLog::Stats::dropped);
-  add("sluice_recorded_rotations_total",
-      "Times that the file of recorded requests was full and a new one began.",
-      &TrafficLog::Stats::rotations);
+  using Stats = TrafficLog::Stats;
+  registry.add_stats<Stats>(
+      [&traffic] { return traffic.stats(); },
+      {{"sluice_recorded_requests_total", "Requests that were recorded.", &Stats::lines},
+       {"sluice_recorded_bytes_total", "Bytes of recorded requests.", &Stats::bytes},
+       {"sluice_recorded_dropped_total",
+        "Requests that were to be recorded, but were too many, too long, or could not be written.",
+        &Stats::dropped},
+       {"sluice_recorded_rotations_total",
+        "Times that the file of recorded requests was full and a new one began.",
+        &Stats::rotations}});
 }
 
 // Adds the metrics of what is sent to OpenTelemetry. Ownership: the registry borrows the exporter.
 void add_otlp_metrics(metrics::Registry& registry, const OtlpExporter& otlp) {
-  const auto add = [&](const char* name, const char* help,
-                       std::uint64_t OtlpExporter::Stats::* one) {
-    registry.add_counter(name, help, [&otlp, one] { return number(otlp.stats().*one); });
-  };
-  add("sluice_otlp_spans_total", "Spans that the receiver has accepted.",
-      &OtlpExporter::Stats::spans);
-  add("sluice_otlp_spans_dropped_total",
-      "Spans that were dropped, because too many waited or the receiver refused them.",
-      &OtlpExporter::Stats::dropped);
-  add("sluice_otlp_errors_total",
-      "Messages of spans or metrics that the receiver refused or did not answer.",
-      &OtlpExporter::Stats::errors);
+  using Stats = OtlpExporter::Stats;
+  registry.add_stats<Stats>(
+      [&otlp] { return otlp.stats(); },
+      {{"sluice_otlp_spans_total", "Spans that the receiver has accepted.", &Stats::spans},
+       {"sluice_otlp_spans_dropped_total",
+        "Spans that were dropped, because too many waited or the receiver refused them.",
+        &Stats::dropped},
+       {"sluice_otlp_errors_total",
+        "Messages of spans or metrics that the receiver refused or did not answer.",
+        &Stats::errors}});
 }
 
 // Adds the metrics of quotas. Ownership: the registry borrows the server.
 void add_quota_metrics(metrics::Registry& registry, const QuotaServer& quota) {
-  using Stat = std::uint64_t QuotaStats::*;
-  const auto value = [&quota](Stat one) {
-    return [&quota, one] { return number(quota.stats().*one); };
-  };
-  registry.add_gauge("sluice_quota_proxies", "Streams of proxies that have parts of limits.",
-                     value(&QuotaStats::proxies));
-  registry.add_gauge("sluice_quota_buckets", "Buckets that proxies report.",
-                     value(&QuotaStats::buckets));
-  registry.add_gauge("sluice_quota_not_renewed_limits",
-                     "Limits whose assignments the store could not renew.",
-                     value(&QuotaStats::not_renewed));
-  registry.add_counter("sluice_quota_reports_total", "Reports of buckets.",
-                       value(&QuotaStats::reports));
-  registry.add_counter("sluice_quota_assigned_units_total",
-                       "Units of limits that were taken for proxies.",
-                       value(&QuotaStats::assigned));
-  registry.add_counter("sluice_quota_used_units_total", "Units that proxies reported as used.",
-                       value(&QuotaStats::used));
-  registry.add_counter("sluice_quota_wasted_units_total",
-                       "Units that a proxy could have used since its report before, and did not.",
-                       value(&QuotaStats::wasted));
-  registry.add_counter("sluice_quota_reassignments_total",
-                       "Assignments that differ from the one before.",
-                       value(&QuotaStats::reassignments));
+  registry.add_stats<QuotaStats>(
+      [&quota] { return quota.stats(); },
+      {{"sluice_quota_proxies", "Streams of proxies that have parts of limits.",
+        &QuotaStats::proxies},
+       {"sluice_quota_buckets", "Buckets that proxies report.", &QuotaStats::buckets},
+       {"sluice_quota_not_renewed_limits", "Limits whose assignments the store could not renew.",
+        &QuotaStats::not_renewed},
+       {"sluice_quota_reports_total", "Reports of buckets.", &QuotaStats::reports},
+       {"sluice_quota_assigned_units_total", "Units of limits that were taken for proxies.",
+        &QuotaStats::assigned},
+       {"sluice_quota_used_units_total", "Units that proxies reported as used.", &QuotaStats::used},
+       {"sluice_quota_wasted_units_total",
+        "Units that a proxy could have used since its report before, and did not.",
+        &QuotaStats::wasted},
+       {"sluice_quota_reassignments_total", "Assignments that differ from the one before.",
+        &QuotaStats::reassignments}});
 }
 
 namespace {
@@ -566,19 +556,19 @@ void Server::add_metrics() {
   if (traffic_) add_traffic_metrics(registry_, *traffic_);
   if (otlp_) add_otlp_metrics(registry_, *otlp_);
   add_rule_metrics(registry_, rules_.manager(), rules_.envoy());
-  registry_.add_counter("sluice_log_lines_dropped_total", "Log lines that were not written.",
-                        [this] { return number(log_.dropped()); });
+  registry_.add("sluice_log_lines_dropped_total", "Log lines that were not written.",
+                [this] { return number(log_.dropped()); });
   front_ends_.add_metrics(registry_);
-  registry_.add_gauge("sluice_waiting_requests", "Requests that wait for units (wait_ms).",
-                      [this] { return number(waits_.waiting()); });
+  registry_.add("sluice_waiting_requests", "Requests that wait for units (wait_ms).",
+                [this] { return number(waits_.waiting()); });
   add_quota_metrics(registry_, *quota_);
-  registry_.add_gauge("sluice_overrides", "Overrides of keys.",
-                      [this] { return number(overrides_->all().size()); });
-  registry_.add_counter("sluice_overrides_lost_total",
-                        "Overrides and blocks that Redis has lost with its data.",
-                        [this] { return number(overrides_lost_); });
-  registry_.add_gauge("sluice_ready", "1 if /readyz reports ready, 0 otherwise.",
-                      [this] { return ready_ ? 1.0 : 0.0; });
+  registry_.add("sluice_overrides", "Overrides of keys.",
+                [this] { return number(overrides_->all().size()); });
+  registry_.add("sluice_overrides_lost_total",
+                "Overrides and blocks that Redis has lost with its data.",
+                [this] { return number(overrides_lost_); });
+  registry_.add("sluice_ready", "1 if /readyz reports ready, 0 otherwise.",
+                [this] { return ready_ ? 1.0 : 0.0; });
 }
 
 // An endpoint of the environment, which may be meant for other programs, is no reason not to start.

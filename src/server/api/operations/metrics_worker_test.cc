@@ -30,7 +30,7 @@ class MetricsWorkerTest : public ::testing::Test {
 
   // Writing a text takes until `may_end_`.
   void SetUp() override {
-    registry_.add_gauge("sluice_ready", "One of the server.", [this] {
+    registry_.add("sluice_ready", "One of the server.", [this] {
       const bool alone = writers_.fetch_add(1) == 0;
       is_at_once_ = is_at_once_ || !alone;
       ++texts_;
