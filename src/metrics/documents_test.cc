@@ -20,53 +20,72 @@ namespace sluice::metrics {
 namespace {
 
 // What the server adds to the registry.
-constexpr std::array kServerGauges = {"sluice_store_keys",
-                                      "sluice_store_log_bytes",
-                                      "sluice_store_breaker_open",
-                                      "sluice_store_connections",
-                                      "sluice_store_pending",
-                                      "sluice_lease_counters",
-                                      "sluice_rules_version",
-                                      "sluice_rules_last_reload_successful",
-                                      "sluice_ready",
-                                      "sluice_waiting_requests",
-                                      "sluice_overrides",
-                                      "sluice_quota_proxies",
-                                      "sluice_quota_buckets",
-                                      "sluice_quota_not_renewed_limits",
-                                      "sluice_upstream_connected",
-                                      "sluice_upstream_buckets",
-                                      "sluice_snapshot_timestamp_seconds",
-                                      "sluice_snapshot_duration_seconds",
-                                      "sluice_snapshot_bytes",
-                                      "sluice_snapshot_counters"};
-constexpr std::array kServerCounters = {
-    "sluice_store_evictions_total",      "sluice_store_swept_total",
-    "sluice_rules_reloads_total",        "sluice_rules_reload_failures_total",
-    "sluice_log_lines_dropped_total",    "sluice_overrides_lost_total",
-    "sluice_store_asked_total",          "sluice_store_timeouts_total",
-    "sluice_store_errors_total",         "sluice_store_redirects_total",
-    "sluice_store_given_back_total",     "sluice_store_not_asked_total",
-    "sluice_deny_cache_hits_total",      "sluice_store_merged_logs_total",
-    "sluice_lease_local_total",          "sluice_lease_batches_total",
-    "sluice_lease_units_taken_total",    "sluice_lease_units_given_back_total",
-    "sluice_recorded_requests_total",    "sluice_recorded_bytes_total",
-    "sluice_recorded_dropped_total",     "sluice_recorded_rotations_total",
-    "sluice_snapshot_failures_total",    "sluice_store_freed_keys_total",
-    "sluice_ledger_entries_total",       "sluice_ledger_lost_total",
-    "sluice_ledger_errors_total",        "sluice_quota_reports_total",
-    "sluice_quota_assigned_units_total", "sluice_quota_used_units_total",
-    "sluice_quota_wasted_units_total",   "sluice_quota_reassignments_total",
-    "sluice_upstream_reports_total",     "sluice_upstream_assignments_total",
-    "sluice_otlp_spans_total",           "sluice_otlp_spans_dropped_total",
-    "sluice_otlp_errors_total"};
+constexpr std::array kOfServer = {"sluice_store_keys",
+                                  "sluice_store_log_bytes",
+                                  "sluice_store_breaker_open",
+                                  "sluice_store_connections",
+                                  "sluice_store_pending",
+                                  "sluice_lease_counters",
+                                  "sluice_rules_version",
+                                  "sluice_rules_last_reload_successful",
+                                  "sluice_ready",
+                                  "sluice_waiting_requests",
+                                  "sluice_overrides",
+                                  "sluice_quota_proxies",
+                                  "sluice_quota_buckets",
+                                  "sluice_quota_not_renewed_limits",
+                                  "sluice_upstream_connected",
+                                  "sluice_upstream_buckets",
+                                  "sluice_snapshot_timestamp_seconds",
+                                  "sluice_snapshot_duration_seconds",
+                                  "sluice_snapshot_bytes",
+                                  "sluice_snapshot_counters",
+                                  "sluice_store_evictions_total",
+                                  "sluice_store_swept_total",
+                                  "sluice_rules_reloads_total",
+                                  "sluice_rules_reload_failures_total",
+                                  "sluice_log_lines_dropped_total",
+                                  "sluice_overrides_lost_total",
+                                  "sluice_store_asked_total",
+                                  "sluice_store_timeouts_total",
+                                  "sluice_store_errors_total",
+                                  "sluice_store_redirects_total",
+                                  "sluice_store_given_back_total",
+                                  "sluice_store_not_asked_total",
+                                  "sluice_deny_cache_hits_total",
+                                  "sluice_store_merged_logs_total",
+                                  "sluice_lease_local_total",
+                                  "sluice_lease_batches_total",
+                                  "sluice_lease_units_taken_total",
+                                  "sluice_lease_units_given_back_total",
+                                  "sluice_recorded_requests_total",
+                                  "sluice_recorded_bytes_total",
+                                  "sluice_recorded_dropped_total",
+                                  "sluice_recorded_rotations_total",
+                                  "sluice_snapshot_failures_total",
+                                  "sluice_store_freed_keys_total",
+                                  "sluice_ledger_entries_total",
+                                  "sluice_ledger_lost_total",
+                                  "sluice_ledger_errors_total",
+                                  "sluice_quota_reports_total",
+                                  "sluice_quota_assigned_units_total",
+                                  "sluice_quota_used_units_total",
+                                  "sluice_quota_wasted_units_total",
+                                  "sluice_quota_reassignments_total",
+                                  "sluice_upstream_reports_total",
+                                  "sluice_upstream_assignments_total",
+                                  "sluice_otlp_spans_total",
+                                  "sluice_otlp_spans_dropped_total",
+                                  "sluice_otlp_errors_total"};
 // With the label `server`.
-constexpr std::array kRedisGauges = {
-    "sluice_redis_memory_used_bytes", "sluice_redis_memory_max_bytes", "sluice_redis_replicas",
-    "sluice_redis_replication_lag_bytes", "sluice_redis_replication_lag_seconds"};
-constexpr std::array kListenerGauges = {"sluice_connections", "sluice_connections_max"};
-constexpr std::array kRedisCounters = {"sluice_redis_commands_total",
-                                       "sluice_redis_evicted_keys_total"};
+constexpr std::array kOfRedis = {"sluice_redis_memory_used_bytes",
+                                 "sluice_redis_memory_max_bytes",
+                                 "sluice_redis_replicas",
+                                 "sluice_redis_replication_lag_bytes",
+                                 "sluice_redis_replication_lag_seconds",
+                                 "sluice_redis_commands_total",
+                                 "sluice_redis_evicted_keys_total"};
+constexpr std::array kOfListeners = {"sluice_connections", "sluice_connections_max"};
 
 std::string read(const std::string& path) {
   std::ifstream file(SLUICE_SOURCE_DIR "/" + path);
@@ -117,27 +136,21 @@ std::string exercised_text() {
       "test");
   Registry registry;
   registry.make_recorder().use(rules.value());
-  for (const char* name : kServerGauges)
-    registry.add_gauge(name, "Of the server.", [] { return 1.; });
-  for (const char* name : kServerCounters) {
-    registry.add_counter(name, "Of the server.", [] { return 1.; });
-  }
+  for (const char* name : kOfServer) registry.add(name, "Of the server.", [] { return 1.; });
   const auto rows = [] { return std::vector<Registry::Row>{{{"a:6379"}, 1.}}; };
-  for (const char* name : kRedisGauges)
-    registry.add_gauges(name, "Of the server.", {"server"}, rows);
-  for (const char* name : kListenerGauges) {
-    registry.add_gauges(name, "Of the server.", {"listener"}, rows);
+  for (const char* name : kOfRedis) {
+    registry.add_rows(name, "Of the server.", {"server"}, rows);
   }
-  for (const char* name : kRedisCounters) {
-    registry.add_counters(name, "Of the server.", {"server"}, rows);
+  for (const char* name : kOfListeners) {
+    registry.add_rows(name, "Of the server.", {"listener"}, rows);
   }
   registry.add_histogram("sluice_store_duration_seconds", "Of the server.",
                          [] { return DurationCounts{}; });
-  registry.add_counters("sluice_store_events_total", "Of the server.", {"event"}, [] {
+  registry.add_rows("sluice_store_events_total", "Of the server.", {"event"}, [] {
     return std::vector<Registry::Row>{{{"connected"}, 1.}, {{"breaker_opened"}, 0.}};
   });
-  registry.add_counters("sluice_envoy_decisions_total", "Of the server.", {"descriptor", "outcome"},
-                        [] { return std::vector<Registry::Row>{{{"a", "ok"}, 1.}}; });
+  registry.add_rows("sluice_envoy_decisions_total", "Of the server.", {"descriptor", "outcome"},
+                    [] { return std::vector<Registry::Row>{{{"a", "ok"}, 1.}}; });
   return registry.text();
 }
 

@@ -12,7 +12,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "sluice/rule_answer.h"
@@ -210,21 +209,6 @@ class Registry {
   };
   void add_rows(std::string name, std::string help, std::vector<std::string> labels,
                 std::function<std::vector<Row>()> rows);
-  // The same by their former names.
-  void add_gauge(std::string name, std::string help, std::function<double()> value) {
-    add(std::move(name), std::move(help), std::move(value));
-  }
-  void add_counter(std::string name, std::string help, std::function<double()> value) {
-    add(std::move(name), std::move(help), std::move(value));
-  }
-  void add_gauges(std::string name, std::string help, std::vector<std::string> labels,
-                  std::function<std::vector<Row>()> rows) {
-    add_rows(std::move(name), std::move(help), std::move(labels), std::move(rows));
-  }
-  void add_counters(std::string name, std::string help, std::vector<std::string> labels,
-                    std::function<std::vector<Row>()> rows) {
-    add_rows(std::move(name), std::move(help), std::move(labels), std::move(rows));
-  }
   // Adds a histogram of durations, which text() reads as others.
   void add_histogram(std::string name, std::string help, std::function<DurationCounts()> counts);
   // Returns Prometheus text, version 0.0.4: "text/plain; version=0.0.4; charset=utf-8". Counters

@@ -276,19 +276,17 @@ class QuotaStores final : public Stores {
   void stop_following() noexcept override { timer_.reset(); }
 
   void add_metrics(metrics::Registry& registry) override {
-    const auto value = [this](std::uint64_t QuotaClient::Stats::* one) {
-      return [this, one] { return static_cast<double>(client_.stats().*one); };
-    };
-    registry.add_gauge("sluice_upstream_connected",
-                       "Whether the server above is connected, which assigns quotas: 1 or 0.",
-                       [this] { return client_.stats().is_connected ? 1.0 : 0.0; });
-    registry.add_gauge("sluice_upstream_buckets", "Counters that have parts of limits.",
-                       value(&QuotaClient::Stats::buckets));
-    registry.add_counter("sluice_upstream_reports_total",
-                         "Reports of a counter to the server above.",
-                         value(&QuotaClient::Stats::reports));
-    registry.add_counter("sluice_upstream_assignments_total", "Assignments from the server above.",
-                         value(&QuotaClient::Stats::assignments));
+    using Stats = QuotaClient::Stats;
+    registry.add("sluice_upstream_connected",
+                 "Whether the server above is connected, which assigns quotas: 1 or 0.",
+                 [this] { return client_.stats().is_connected ? 1.0 : 0.0; });
+    registry.add_stats<Stats>(
+        [this] { return client_.stats(); },
+        {{"sluice_upstream_buckets", "Counters that have parts of limits.", &Stats::buckets},
+         {"sluice_upstream_reports_total", "Reports of a counter to the server above.",
+          &Stats::reports},
+         {"sluice_upstream_assignments_total", "Assignments from the server above.",
+          &Stats::assignments}});
   }
   StoreStatus status() const override {
     const QuotaClient::Stats stats = client_.stats();

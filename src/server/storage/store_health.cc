@@ -168,81 +168,60 @@ std::string RedisHealth::trouble() const {
 }
 
 void add_health_metrics(metrics::Registry& registry, const RedisHealth& health) {
-  using Value = std::optional<std::uint64_t> ServerInfo::*;
-  const auto rows_of = [&health](Value value) {
-    return [&health, value] {
+  const auto add = [&](const char* name, const char* help,
+                       std::optional<std::uint64_t> ServerInfo::* value) {
+    registry.add_rows(name, help, {"server"}, [&health, value] {
       std::vector<metrics::Registry::Row> rows;
       for (const ServerInfo& server : health.servers()) {
         const auto& number = server.*value;
         if (number) rows.push_back({{server.name}, static_cast<double>(*number)});
       }
       return rows;
-    };
+    });
   };
-  const auto gauge = [&](const char* name, const char* help, Value value) {
-    registry.add_gauges(name, help, {"server"}, rows_of(value));
-  };
-  const auto counter = [&](const char* name, const char* help, Value value) {
-    registry.add_counters(name, help, {"server"}, rows_of(value));
-  };
-  gauge("sluice_redis_memory_used_bytes", "Memory that the Redis server uses.",
-        &ServerInfo::used_memory);
-  gauge("sluice_redis_memory_max_bytes", "Its maxmemory; 0 if it has none.",
-        &ServerInfo::max_memory);
-  counter("sluice_redis_commands_total", "Commands that it has executed.", &ServerInfo::commands);
-  counter("sluice_redis_evicted_keys_total", "Keys that it has evicted.",
-          &ServerInfo::evicted_keys);
-  gauge("sluice_redis_replicas", "Replicas that are connected to it.", &ServerInfo::replicas);
-  gauge("sluice_redis_replication_lag_bytes", "Bytes that its slowest replica is behind.",
-        &ServerInfo::lag_bytes);
-  gauge("sluice_redis_replication_lag_seconds", "Time since its most silent replica has reported.",
-        &ServerInfo::lag_seconds);
+  add("sluice_redis_memory_used_bytes", "Memory that the Redis server uses.",
+      &ServerInfo::used_memory);
+  add("sluice_redis_memory_max_bytes", "Its maxmemory; 0 if it has none.", &ServerInfo::max_memory);
+  add("sluice_redis_commands_total", "Commands that it has executed.", &ServerInfo::commands);
+  add("sluice_redis_evicted_keys_total", "Keys that it has evicted.", &ServerInfo::evicted_keys);
+  add("sluice_redis_replicas", "Replicas that are connected to it.", &ServerInfo::replicas);
+  add("sluice_redis_replication_lag_bytes", "Bytes that its slowest replica is behind.",
+      &ServerInfo::lag_bytes);
+  add("sluice_redis_replication_lag_seconds", "Time since its most silent replica has reported.",
+      &ServerInfo::lag_seconds);
 }
 
 namespace {
 
-// Adds one number of a store's statistics.
-template <typename Stats, typename Number>
-std::function<double()> one_of(const std::function<Stats()>& stats, Number Stats::* number) {
-  return [stats, number] { return static_cast<double>(stats().*number); };
-}
-
 void add_requests(metrics::Registry& registry, const std::function<RedisStoreStats()>& stats) {
-  registry.add_counter("sluice_store_asked_total", "Requests to the store.",
-                       one_of(stats, &RedisStoreStats::requests));
-  registry.add_counter("sluice_store_timeouts_total",
-                       "Requests to the store without an answer within the deadline.",
-                       one_of(stats, &RedisStoreStats::timeouts));
-  registry.add_counter("sluice_store_errors_total",
-                       "Requests that could not be sent or were answered with an error.",
-                       one_of(stats, &RedisStoreStats::errors));
-  registry.add_counter("sluice_store_redirects_total", "MOVED and ASK replies of a cluster.",
-                       one_of(stats, &RedisStoreStats::redirects));
-  registry.add_counter(
-      "sluice_store_given_back_total",
-      "Requests over several slots that were undone because one slot denied or failed.",
-      one_of(stats, &RedisStoreStats::gave_back));
-  registry.add_gauge("sluice_store_connections", "Connections to the store that are ready.",
-                     one_of(stats, &RedisStoreStats::connected));
-  registry.add_gauge("sluice_store_pending", "Requests that wait for an answer of the store.",
-                     one_of(stats, &RedisStoreStats::pending));
+  using Stats = RedisStoreStats;
+  registry.add_stats(
+      stats,
+      {{"sluice_store_asked_total", "Requests to the store.", &Stats::requests},
+       {"sluice_store_timeouts_total",
+        "Requests to the store without an answer within the deadline.", &Stats::timeouts},
+       {"sluice_store_errors_total",
+        "Requests that could not be sent or were answered with an error.", &Stats::errors},
+       {"sluice_store_redirects_total", "MOVED and ASK replies of a cluster.", &Stats::redirects},
+       {"sluice_store_given_back_total",
+        "Requests over several slots that were undone because one slot denied or failed.",
+        &Stats::gave_back},
+       {"sluice_store_connections", "Connections to the store that are ready.", &Stats::connected},
+       {"sluice_store_pending", "Requests that wait for an answer of the store.",
+        &Stats::pending}});
 }
 
 void add_leases(metrics::Registry& registry, const Leases& leases) {
-  const std::function<LeaseStats()> stats = [&leases] { return leases.stats(); };
-  registry.add_counter("sluice_lease_local_total",
-                       "Requests that leases admitted without asking the store.",
-                       one_of(stats, &LeaseStats::local));
-  registry.add_counter("sluice_lease_batches_total",
-                       "Batches of units that leases took from the store.",
-                       one_of(stats, &LeaseStats::batches));
-  registry.add_counter("sluice_lease_units_taken_total", "Units of these batches.",
-                       one_of(stats, &LeaseStats::taken));
-  registry.add_counter("sluice_lease_units_given_back_total",
-                       "Units that leases did not use and gave back to the store.",
-                       one_of(stats, &LeaseStats::given_back));
-  registry.add_gauge("sluice_lease_counters", "Counters with a lease.",
-                     one_of(stats, &LeaseStats::held));
+  registry.add_stats<LeaseStats>(
+      [&leases] { return leases.stats(); },
+      {{"sluice_lease_local_total", "Requests that leases admitted without asking the store.",
+        &LeaseStats::local},
+       {"sluice_lease_batches_total", "Batches of units that leases took from the store.",
+        &LeaseStats::batches},
+       {"sluice_lease_units_taken_total", "Units of these batches.", &LeaseStats::taken},
+       {"sluice_lease_units_given_back_total",
+        "Units that leases did not use and gave back to the store.", &LeaseStats::given_back},
+       {"sluice_lease_counters", "Counters with a lease.", &LeaseStats::held}});
 }
 
 }  // namespace
@@ -256,7 +235,7 @@ void add_store_metrics(metrics::Registry& registry, const StoreLog& events,
                          "Time from a request to the store to its answer or its failure.",
                          durations);
   add_leases(registry, leases);
-  registry.add_counters(
+  registry.add_rows(
       "sluice_store_events_total", "Events of the store, by kind.", {"event"}, [&events] {
         std::vector<metrics::Registry::Row> rows;
         for (std::size_t i = 0; i < kStoreEventKinds; ++i) {
@@ -265,37 +244,32 @@ void add_store_metrics(metrics::Registry& registry, const StoreLog& events,
         }
         return rows;
       });
-  registry.add_gauge(
+  registry.add(
       "sluice_store_breaker_open", "1 while the circuit breaker is open, otherwise 0.",
       [&breaker] { return breaker.state() == CircuitBreaker::State::kClosed ? 0.0 : 1.0; });
-  registry.add_counter(
-      "sluice_store_not_asked_total",
-      "Requests that were decided without the store because the circuit breaker was open.",
-      [&breaker] { return static_cast<double>(breaker.refused()); });
-  registry.add_counter(
-      "sluice_deny_cache_hits_total", "Requests denied by the deny cache.", [deny_cache] {
-        return deny_cache != nullptr ? static_cast<double>(deny_cache->hits()) : 0.0;
-      });
+  registry.add("sluice_store_not_asked_total",
+               "Requests that were decided without the store because the circuit breaker was open.",
+               [&breaker] { return static_cast<double>(breaker.refused()); });
+  registry.add("sluice_deny_cache_hits_total", "Requests denied by the deny cache.", [deny_cache] {
+    return deny_cache != nullptr ? static_cast<double>(deny_cache->hits()) : 0.0;
+  });
 }
 
 void add_memory_metrics(metrics::Registry& registry,
                         const std::function<MemoryStoreStats()>& stats) {
-  registry.add_gauge("sluice_store_keys", "Counters in the memory store.",
-                     one_of(stats, &MemoryStoreStats::keys));
-  registry.add_gauge("sluice_store_log_bytes", "Bytes of window logs and slices.",
-                     one_of(stats, &MemoryStoreStats::log_bytes));
-  registry.add_counter("sluice_store_evictions_total",
-                       "Counters in use that were evicted because of a bound.",
-                       one_of(stats, &MemoryStoreStats::evictions));
-  registry.add_counter("sluice_store_freed_keys_total",
-                       "Blocked keys that were freed because of a bound.",
-                       one_of(stats, &MemoryStoreStats::freed_keys));
-  registry.add_counter("sluice_store_swept_total",
-                       "Counters that were deleted because they were fully replenished.",
-                       one_of(stats, &MemoryStoreStats::swept));
-  registry.add_counter("sluice_store_merged_logs_total",
-                       "Times that a window log was merged into slices because it did not fit.",
-                       one_of(stats, &MemoryStoreStats::merged_logs));
+  using Stats = MemoryStoreStats;
+  registry.add_stats(
+      stats, {{"sluice_store_keys", "Counters in the memory store.", &Stats::keys},
+              {"sluice_store_log_bytes", "Bytes of window logs and slices.", &Stats::log_bytes},
+              {"sluice_store_evictions_total",
+               "Counters in use that were evicted because of a bound.", &Stats::evictions},
+              {"sluice_store_freed_keys_total", "Blocked keys that were freed because of a bound.",
+               &Stats::freed_keys},
+              {"sluice_store_swept_total",
+               "Counters that were deleted because they were fully replenished.", &Stats::swept},
+              {"sluice_store_merged_logs_total",
+               "Times that a window log was merged into slices because it did not fit.",
+               &Stats::merged_logs}});
 }
 
 namespace {

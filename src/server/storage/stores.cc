@@ -204,19 +204,18 @@ CounterSnapshots::Stats CounterSnapshots::stats() const {
 }
 
 void CounterSnapshots::add_metrics(metrics::Registry& registry) {
-  registry.add_gauge(
+  registry.add(
       "sluice_snapshot_timestamp_seconds",
       "When the last snapshot of the counters was begun, in Unix time; 0: none was written.",
       [this] { return seconds_of(stats().last.saved); });
-  registry.add_gauge("sluice_snapshot_duration_seconds", "How long the last snapshot took.",
-                     [this] { return seconds(stats().took); });
-  registry.add_gauge("sluice_snapshot_bytes", "Size of the last snapshot.",
-                     [this] { return static_cast<double>(stats().last.bytes); });
-  registry.add_gauge("sluice_snapshot_counters", "Counters in the last snapshot.",
-                     [this] { return static_cast<double>(stats().last.counters); });
-  registry.add_counter("sluice_snapshot_failures_total",
-                       "Snapshots that could not be read or written.",
-                       [this] { return static_cast<double>(stats().failures); });
+  registry.add("sluice_snapshot_duration_seconds", "How long the last snapshot took.",
+               [this] { return seconds(stats().took); });
+  registry.add("sluice_snapshot_bytes", "Size of the last snapshot.",
+               [this] { return static_cast<double>(stats().last.bytes); });
+  registry.add("sluice_snapshot_counters", "Counters in the last snapshot.",
+               [this] { return static_cast<double>(stats().last.counters); });
+  registry.add("sluice_snapshot_failures_total", "Snapshots that could not be read or written.",
+               [this] { return static_cast<double>(stats().failures); });
 }
 
 // An asynchronous store for the fibers of one event loop. A request waits for its answer while the
@@ -731,17 +730,13 @@ void RedisStores::Chain::arm() noexcept {
 namespace {
 
 void add_ledger_metrics(metrics::Registry& registry, const LedgerFile& ledger) {
-  const auto add = [&](const char* name, const char* help, auto one) {
-    registry.add_counter(name, help,
-                         [&ledger, one] { return static_cast<double>(ledger.stats().*one); });
-  };
-  add("sluice_ledger_entries_total", "Changes of budgets in the ledger.",
-      &LedgerFile::Stats::entries);
-  add("sluice_ledger_lost_total",
-      "Changes of budgets that the ledger lacks, or that its disk may lack.",
-      &LedgerFile::Stats::lost);
-  add("sluice_ledger_errors_total", "Writes to the ledger that have failed.",
-      &LedgerFile::Stats::errors);
+  using Stats = LedgerFile::Stats;
+  registry.add_stats<Stats>(
+      [&ledger] { return ledger.stats(); },
+      {{"sluice_ledger_entries_total", "Changes of budgets in the ledger.", &Stats::entries},
+       {"sluice_ledger_lost_total",
+        "Changes of budgets that the ledger lacks, or that its disk may lack.", &Stats::lost},
+       {"sluice_ledger_errors_total", "Writes to the ledger that have failed.", &Stats::errors}});
 }
 
 class InMemory final : public Stores {
