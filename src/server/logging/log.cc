@@ -6,12 +6,16 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <condition_variable>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <mutex>
+#include <stop_token>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "base/quoted.h"
@@ -181,8 +185,21 @@ void block_signals() noexcept {
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
 }
 
-// A reader that has gone makes write() fail instead of raising
-// SIGPIPE.
+std::jthread repeat(std::chrono::milliseconds interval, std::function<void()> work,
+                    std::function<void()> last) {
+  return std::jthread(
+      [interval, work = std::move(work), last = std::move(last)](const std::stop_token& stop) {
+        block_signals();
+        std::mutex mutex;
+        std::unique_lock lock(mutex);
+        std::condition_variable_any never;
+        const auto is_over = [&stop] { return stop.stop_requested(); };
+        while (!never.wait_for(lock, stop, interval, is_over)) work();
+        last();
+      });
+}
+
+// A reader that has gone makes write() fail instead of raising SIGPIPE.
 void Log::run() noexcept {
   block_signals();
   std::unique_lock lock(mutex_);

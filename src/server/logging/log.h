@@ -129,9 +129,6 @@ class Log {
   }
   void write_all(LogLevel level, std::string_view message,
                  std::span<const LogField> fields) noexcept;
-  void debug(std::string_view message, std::initializer_list<LogField> fields = {}) noexcept {
-    write(LogLevel::kDebug, message, fields);
-  }
   void info(std::string_view message, std::initializer_list<LogField> fields = {}) noexcept {
     write(LogLevel::kInfo, message, fields);
   }
@@ -182,6 +179,12 @@ class Log {
 
 // Blocks all signals in the calling thread: they are for the thread that waits for them.
 void block_signals() noexcept;
+
+// Returns a thread that calls `work` after each interval until it is asked to stop, and `last`
+// then. Signals are blocked in it. Its destructor waits for its end.
+std::jthread repeat(
+    std::chrono::milliseconds interval, std::function<void()> work,
+    std::function<void()> last = [] {});
 
 // Returns a function that writes a warning with the field `why` unless `why` is empty, for code
 // that does not depend on the log. Borrows the log.

@@ -43,7 +43,7 @@ TEST(Log, LeavesOutWhatIsBelowItsLevel) {
   TestingPipe pipe;
   {
     Log log({.level = LogLevel::kWarning}, pipe.writing());
-    log.debug("a");
+    log.write(LogLevel::kDebug, "a");
     log.info("b");
     log.warning("c");
     log.error("d");

@@ -45,17 +45,10 @@ void TrafficLane::release(std::size_t bytes) noexcept {
 Expected<std::unique_ptr<TrafficLog>> TrafficLog::open(const TrafficOptions& options, Log& log) {
   std::unique_ptr<TrafficLog> made(new TrafficLog(options, log));
   if (const auto failure = made->open_file(); !failure.empty()) return Unexpected{failure};
-  made->thread_ = std::thread([all = made.get()] { all->run(); });
+  // Without signals, a write beyond the limit of file sizes fails instead of raising SIGXFSZ.
+  const auto drain = [all = made.get()] { all->drain(); };
+  made->thread_ = repeat(kBetweenWrites, drain, drain);
   return made;
-}
-
-TrafficLog::~TrafficLog() {
-  {
-    const std::lock_guard lock(mutex_);
-    is_stopped_ = true;
-  }
-  stop_.notify_all();
-  if (thread_.joinable()) thread_.join();
 }
 
 TrafficLane& TrafficLog::make_lane() {
@@ -133,19 +126,6 @@ void TrafficLog::drain() {
     stats_.bytes += failed ? 0 : bytes;
     stats_.dropped += failed ? count : 0;
   }
-}
-
-// A file that would exceed a limit of the process makes write() fail instead of raising SIGXFSZ.
-void TrafficLog::run() {
-  block_signals();
-  std::unique_lock lock(mutex_);
-  while (!stop_.wait_for(lock, kBetweenWrites, [this] { return is_stopped_; })) {
-    lock.unlock();
-    drain();
-    lock.lock();
-  }
-  lock.unlock();
-  drain();
 }
 
 }  // namespace sluice::server

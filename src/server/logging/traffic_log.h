@@ -2,7 +2,6 @@
 
 #include <array>
 #include <atomic>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -67,7 +66,7 @@ class TrafficLog {
   // Opens the file, or appends to it. Errors: why it cannot be written, as one line.
   static Expected<std::unique_ptr<TrafficLog>> open(const TrafficOptions& options, Log& log);
   // Writes the waiting lines.
-  ~TrafficLog();
+  ~TrafficLog() = default;
   TrafficLog(const TrafficLog&) = delete;
   TrafficLog& operator=(const TrafficLog&) = delete;
 
@@ -91,7 +90,6 @@ class TrafficLog {
   std::string rotate();
   void drain();
   void report(const std::string& failure);
-  void run();
 
   const TrafficOptions options_;
   Log& log_;
@@ -99,11 +97,9 @@ class TrafficLog {
   bool has_failed_ = false;   // the last write
   std::uint64_t losses_ = 0;  // lines, since the first failure
   mutable std::mutex mutex_;  // protects the members below
-  std::condition_variable stop_;
-  bool is_stopped_ = false;
   std::deque<TrafficLane> lanes_;
   Stats stats_;
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 }  // namespace sluice::server

@@ -272,8 +272,6 @@ OtlpExporter::OtlpExporter(const OtlpOptions& options, const Parts& parts)
       report_at_(parts.steady.now()),
       metrics_at_(parts.steady.now() + options.metrics_interval) {}
 
-OtlpExporter::~OtlpExporter() { stop(); }
-
 void OtlpExporter::record(Instant began, std::string_view rule, std::string_view limit,
                           std::string_view key, const Decision& decision,
                           const TraceSource& trace) noexcept try {
@@ -399,31 +397,12 @@ OtlpExporter::Stats OtlpExporter::stats() const noexcept {
 }
 
 void OtlpExporter::start() {
-  thread_ = std::thread([this] { run(); });
-}
-
-void OtlpExporter::stop() {
-  if (!thread_.joinable()) return;
-  {
-    const std::lock_guard lock(mutex_);
-    is_stopped_ = true;
-  }
-  stop_.notify_all();
-  thread_.join();
-}
-
-void OtlpExporter::run() {
-  block_signals();
-  std::unique_lock lock(mutex_);
-  while (!stop_.wait_for(lock, kBetweenSends, [this] { return is_stopped_; })) {
-    lock.unlock();
+  const auto send_last = [this] {
+    if (has_failed_) return;
+    metrics_at_ = now();
     send();
-    lock.lock();
-  }
-  lock.unlock();
-  if (has_failed_) return;
-  metrics_at_ = now();
-  send();
+  };
+  thread_ = repeat(kBetweenSends, [this] { send(); }, send_last);
 }
 
 }  // namespace sluice::server

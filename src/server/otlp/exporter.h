@@ -3,7 +3,6 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -88,7 +87,7 @@ class OtlpExporter {
   // Returns a Post by HTTP. Errors: what is wrong with the endpoint, `headers` or `ca_file`.
   static Expected<Post> make_post(const OtlpOptions& options);
   OtlpExporter(const OtlpOptions& options, const Parts& parts);
-  ~OtlpExporter();
+  ~OtlpExporter() = default;
   OtlpExporter(const OtlpExporter&) = delete;
   OtlpExporter& operator=(const OtlpExporter&) = delete;
 
@@ -101,7 +100,7 @@ class OtlpExporter {
   void start();
   // Sends what waits once more, unless the latest message has failed, and ends the thread. A
   // receiver that does not answer delays it by a few seconds.
-  void stop();
+  void stop() { thread_ = {}; }
   // Sends what waits now; the thread calls it.
   void send();
 
@@ -121,7 +120,6 @@ class OtlpExporter {
   Sent post(std::string_view path, const google::protobuf::MessageLite& message);
   void report(const std::string& failure);
   void report_dropped();
-  void run();
 
   const OtlpOptions options_;
   const Parts parts_;
@@ -129,10 +127,8 @@ class OtlpExporter {
   const Instant started_;             // the date
   std::atomic<std::size_t> size_{0};  // of waiting_
   std::atomic<std::uint64_t> accepted_{0}, dropped_{0}, errors_{0};
-  std::mutex mutex_;  // protects the next two
+  std::mutex mutex_;  // protects the next
   std::deque<DecisionSpan> waiting_;
-  bool is_stopped_ = false;
-  std::condition_variable stop_;
   // Of the caller of send().
   std::vector<DecisionSpan> batch_;
   std::int64_t rejected_ = 0;   // of the latest message
@@ -140,7 +136,7 @@ class OtlpExporter {
   std::uint64_t reported_ = 0;  // of dropped_
   Instant report_at_;           // not before
   Instant metrics_at_;
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 }  // namespace sluice::server

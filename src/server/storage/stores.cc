@@ -144,25 +144,7 @@ void CounterSnapshots::put_aside(const std::string& why) {
 }
 
 void CounterSnapshots::start() {
-  if (interval_.count() > 0) thread_ = std::thread([this] { run(); });
-}
-
-void CounterSnapshots::stop() {
-  {
-    const std::lock_guard lock(mutex_);
-    stops_ = true;
-  }
-  stopping_.notify_one();
-  if (thread_.joinable()) thread_.join();
-}
-
-void CounterSnapshots::run() {
-  std::unique_lock lock(mutex_);
-  while (!stopping_.wait_for(lock, interval_, [this] { return stops_; })) {
-    lock.unlock();
-    write(false);
-    lock.lock();
-  }
+  if (interval_.count() > 0) thread_ = repeat(interval_, [this] { write(false); });
 }
 
 bool CounterSnapshots::write_last() {

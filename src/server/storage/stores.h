@@ -5,7 +5,6 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -60,7 +59,7 @@ class CounterSnapshots {
   static Expected<std::unique_ptr<CounterSnapshots>> open(MemoryStore& store, std::string path,
                                                           std::chrono::milliseconds interval,
                                                           Log& log);
-  ~CounterSnapshots() { stop(); }
+  ~CounterSnapshots() = default;
   CounterSnapshots(const CounterSnapshots&) = delete;
   CounterSnapshots& operator=(const CounterSnapshots&) = delete;
 
@@ -75,7 +74,7 @@ class CounterSnapshots {
 
   void start();
   // Ends the thread.
-  void stop();
+  void stop() { thread_ = {}; }
   // Writes the file for the next process. Call it after stop(), when nobody uses the store. Returns
   // whether the file has the counters; if not, logs why.
   bool write_last();
@@ -88,7 +87,6 @@ class CounterSnapshots {
   CounterSnapshots(MemoryStore& store, std::string path, std::chrono::milliseconds interval,
                    Log& log)
       : store_(store), path_(std::move(path)), interval_(interval), log_(log) {}
-  void run();
   void write(bool is_last);
   void put_aside(const std::string& why);
 
@@ -100,9 +98,7 @@ class CounterSnapshots {
   std::string failure_;       // the last problem, until a file is written
   mutable std::mutex mutex_;  // of what follows
   Stats stats_;
-  bool stops_ = false;
-  std::condition_variable stopping_;
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 // What a Redis server says of itself by INFO. A value that it does not say is absent.
