@@ -520,15 +520,6 @@ void RedisOverrides::trouble(State state, std::string_view why) {
   if (std::exchange(state_, state) != state && on_trouble_) on_trouble_(why);
 }
 
-Expected<ServerOverrides::Before> RedisOverrides::set(std::string_view counter,
-                                                      const Override& given) {
-  return set_through(client_.get(), counter, given);
-}
-
-Expected<ServerOverrides::Before> RedisOverrides::unset(std::string_view counter) {
-  return unset_through(client_.get(), counter);
-}
-
 // Returns false if changes before it are missing. Skips what this server has made since it asked.
 bool RedisOverrides::apply_next(const OverrideChange& change) {
   const std::lock_guard lock(mutex_);
@@ -579,34 +570,30 @@ void RedisOverrides::apply_own(std::uint64_t scans, std::uint64_t number,
   }
 }
 
-Expected<ServerOverrides::Before> RedisOverrides::set_through(redis::Client* client,
-                                                              std::string_view counter,
-                                                              const Override& given) {
-  if (counter.size() > Overrides::kLongestKey) {
-    if (const auto set = overrides_.set(counter, given); !set) return Unexpected{set.error()};
+Expected<ServerOverrides::Before> RedisOverrides::change(std::string_view counter,
+                                                         const Override* given,
+                                                         std::optional<redis::Client*> through) {
+  if (given != nullptr && counter.size() > Overrides::kLongestKey) {
+    if (const auto set = overrides_.set(counter, *given); !set) return Unexpected{set.error()};
     return Before();
   }
-  std::optional<std::string> before;
   std::string text;
-  rules::append_text(given, text);
-  const std::uint64_t known_scans = scans();
-  const auto number = change_override(client, keys_, counter, text, before);
-  if (!number) return Unexpected{number.error()};
-  Expected<bool> set = true;
-  apply_own(known_scans, static_cast<std::uint64_t>(*number),
-            [&] { set = overrides_.set(counter, given); });
-  if (!set) return Unexpected{set.error()};
-  return read_before(before);
-}
-
-Expected<ServerOverrides::Before> RedisOverrides::unset_through(redis::Client* client,
-                                                                std::string_view counter) {
+  if (given != nullptr) rules::append_text(*given, text);
   const std::uint64_t known_scans = scans();
   const OverrideHead at = known();
   std::optional<std::string> before;
-  const auto number = change_override(client, keys_, counter, {}, before);
+  const auto number =
+      change_override(through.value_or(client_.get()), keys_, counter, text, before);
   if (!number) return Unexpected{number.error()};
-  apply_own(known_scans, static_cast<std::uint64_t>(*number), [&] { overrides_.unset(counter); });
+  Expected<bool> set = true;
+  apply_own(known_scans, static_cast<std::uint64_t>(*number), [&] {
+    if (given == nullptr) {
+      overrides_.unset(counter);
+    } else {
+      set = overrides_.set(counter, *given);
+    }
+  });
+  if (!set) return Unexpected{set.error()};
   if (*number == 0) {
     // Another server has removed it, and the follower may not have read that. If it has read
     // nothing meanwhile, it has yet to read a later change of this counter too.
@@ -707,11 +694,10 @@ void ServerOverrides::put_back(std::string_view counter, const std::optional<Ove
   }
 }
 
-// Sets the override, or removes it if `given` is null.
 Expected<ServerOverrides::Before> ServerOverrides::change(std::string_view counter,
                                                           const Override* given,
-                                                          std::chrono::milliseconds patience) {
-  const auto right = begin(patience);
+                                                          std::optional<redis::Client*> through) {
+  const auto right = begin(through ? std::chrono::milliseconds{0} : kPatience);
   if (!right) return Unexpected{right.error()};
   Before before = overrides_.find(counter);
   if (given == nullptr) {
@@ -724,26 +710,6 @@ Expected<ServerOverrides::Before> ServerOverrides::change(std::string_view count
     return Unexpected{saved.error()};
   }
   return before;
-}
-
-Expected<ServerOverrides::Before> ServerOverrides::set(std::string_view counter,
-                                                       const Override& given) {
-  return change(counter, &given, kPatience);
-}
-
-Expected<ServerOverrides::Before> ServerOverrides::unset(std::string_view counter) {
-  return change(counter, nullptr, kPatience);
-}
-
-Expected<ServerOverrides::Before> ServerOverrides::set_through(redis::Client*,
-                                                               std::string_view counter,
-                                                               const Override& given) {
-  return change(counter, &given, {});
-}
-
-Expected<ServerOverrides::Before> ServerOverrides::unset_through(redis::Client*,
-                                                                 std::string_view counter) {
-  return change(counter, nullptr, {});
 }
 
 Status ServerOverrides::set_all(Entries entries, bool more) {

@@ -50,14 +50,20 @@ class ServerOverrides {
   virtual std::optional<Instant> waits_since() const noexcept { return std::nullopt; }
   // Return what the counter had before; in Redis, by any server. Errors: why it was not changed.
   using Before = std::optional<Override>;
-  virtual Expected<Before> set(std::string_view counter, const Override& given);
-  virtual Expected<Before> unset(std::string_view counter);
+  Expected<Before> set(std::string_view counter, const Override& given) {
+    return change(counter, &given, {});
+  }
+  Expected<Before> unset(std::string_view counter) { return change(counter, nullptr, {}); }
   // The same on a fiber of another loop, whose connection to Redis is `client`; null if there is
   // none. Without Redis, they block the thread while this process writes the file, and do not wait
   // for another process.
-  virtual Expected<Before> set_through(redis::Client* client, std::string_view counter,
-                                       const Override& given);
-  virtual Expected<Before> unset_through(redis::Client* client, std::string_view counter);
+  Expected<Before> set_through(redis::Client* client, std::string_view counter,
+                               const Override& given) {
+    return change(counter, &given, client);
+  }
+  Expected<Before> unset_through(redis::Client* client, std::string_view counter) {
+    return change(counter, nullptr, client);
+  }
   // Sets them in this order, all or none. With `more`, the file is not written; the next change
   // does that, or keep().
   using Entries = std::span<const Overrides::Page::Entry>;
@@ -83,6 +89,10 @@ class ServerOverrides {
   explicit ServerOverrides(std::string path, std::size_t most = Overrides::kDefaultMost)
       : overrides_(most), path_(std::move(path)), known_{.path = path_, .error = ENOENT} {}
 
+  // Sets the override, or removes it if `given` is null. `through`: on a fiber of another loop.
+  virtual Expected<Before> change(std::string_view counter, const Override* given,
+                                  std::optional<redis::Client*> through);
+
   Overrides overrides_;
 
  private:
@@ -95,8 +105,6 @@ class ServerOverrides {
   // Begins a change, with the overrides in the file. Errors: why there can be none.
   Expected<Change> begin(std::chrono::milliseconds patience);
   Expected<std::optional<Change>> try_begin();
-  Expected<Before> change(std::string_view counter, const Override* given,
-                          std::chrono::milliseconds patience);
   Status save();
   Expected<bool> read_if_changed();
   void put_back(std::string_view counter, const Before& before);
@@ -155,11 +163,6 @@ class RedisOverrides final : public ServerOverrides {
   std::optional<Instant> waits_since() const noexcept override { return looks_since_; }
   bool is_read() const noexcept override { return was_read_; }
 
-  Expected<Before> set(std::string_view counter, const Override& given) override;
-  Expected<Before> unset(std::string_view counter) override;
-  Expected<Before> set_through(redis::Client* client, std::string_view counter,
-                               const Override& given) override;
-  Expected<Before> unset_through(redis::Client* client, std::string_view counter) override;
   // Sends them in groups. After an error, the groups before it are set.
   Status set_all(Entries entries, bool more) override;
 
@@ -167,6 +170,8 @@ class RedisOverrides final : public ServerOverrides {
   enum class Step : std::uint8_t { kHead, kChanges, kScan };
   enum class State : std::uint8_t { kFine, kUnreachable, kWrong };
 
+  Expected<Before> change(std::string_view counter, const Override* given,
+                          std::optional<redis::Client*> through) override;
   void start(boost::asio::io_context& loop);
   void look(Step step);
   void looked(const redis::Answer& answer);

@@ -88,10 +88,8 @@ TEST_F(OverrideCommands, AnAttributeCanHaveTheNameOfAnOption) {
 class Unreachable final : public ServerOverrides {
  public:
   Unreachable() : ServerOverrides({}) {}
-  Expected<Before> set_through(redis::Client*, std::string_view, const Override&) override {
-    return Unexpected{"Redis did not answer; the change may have been made; repeat it"};
-  }
-  Expected<Before> unset_through(redis::Client*, std::string_view) override {
+  Expected<Before> change(std::string_view, const Override*,
+                          std::optional<redis::Client*>) override {
     return Unexpected{"Redis did not answer; the change may have been made; repeat it"};
   }
 };
