@@ -4,20 +4,25 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 
 namespace sluice::detail {
 
-// An open file, closed by the destructor.
+// An open file or socket, closed by the destructor. Negative: there is none.
 class FileDescriptor {
  public:
-  explicit FileDescriptor(int fd) noexcept : fd_(fd) {}
+  explicit FileDescriptor(int fd = -1) noexcept : fd_(fd) {}
   ~FileDescriptor();
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
+  FileDescriptor(FileDescriptor&& other) noexcept : fd_(other.release()) {}
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
   int get() const noexcept { return fd_; }
+  int release() noexcept { return std::exchange(fd_, -1); }
 
  private:
-  const int fd_;
+  int fd_;
 };
 
 // A file that takes the place of another one when it is complete. Until then it is PATH.tmp, which

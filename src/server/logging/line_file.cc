@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <system_error>
+#include <utility>
 
 namespace sluice::server {
 namespace {
@@ -15,31 +16,25 @@ std::string reason() { return std::generic_category().message(errno); }
 
 }  // namespace
 
-LineFile::~LineFile() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
 // Opening a FIFO must not block.
 std::string LineFile::open() {
   const int flags =
       (reads_ ? O_RDWR : O_WRONLY) | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
-  const int opened = ::open(path_.c_str(), flags, S_IRUSR | S_IWUSR);
-  if (opened < 0) return failure(reason());
+  detail::FileDescriptor opened(::open(path_.c_str(), flags, S_IRUSR | S_IWUSR));
+  if (opened.get() < 0) return failure(reason());
   struct stat now = {};
-  if (fstat(opened, &now) != 0 || !S_ISREG(now.st_mode)) {
-    ::close(opened);
+  if (fstat(opened.get(), &now) != 0 || !S_ISREG(now.st_mode)) {
     return failure("it is not a regular file");
   }
   is_shared_ = (now.st_mode & (S_IRWXG | S_IRWXO)) != 0;
-  if (descriptor_ >= 0) ::close(descriptor_);
-  descriptor_ = opened;
+  file_ = std::move(opened);
   size_ = static_cast<std::uint64_t>(now.st_size);
   return {};
 }
 
 bool LineFile::is_elsewhere() {
   struct stat ours = {}, named = {};
-  if (fstat(descriptor_, &ours) != 0) return true;
+  if (fstat(descriptor(), &ours) != 0) return true;
   size_ = static_cast<std::uint64_t>(ours.st_size);
   if (::stat(path_.c_str(), &named) != 0) return true;
   return ours.st_ino != named.st_ino || ours.st_dev != named.st_dev;
@@ -50,11 +45,11 @@ std::string LineFile::append(std::array<std::string_view, 2> lines) {
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     pieces[i] = {const_cast<char*>(lines[i].data()), lines[i].size()};
   }
-  const auto written = ::writev(descriptor_, pieces.data(), static_cast<int>(pieces.size()));
+  const auto written = ::writev(descriptor(), pieces.data(), static_cast<int>(pieces.size()));
   if (written == static_cast<ssize_t>(lines[0].size() + lines[1].size())) return {};
   if (written >= 0) errno = ENOSPC;
   auto failed = "cannot write " + path_ + ": " + reason();
-  if (written > 0 && ::ftruncate(descriptor_, static_cast<off_t>(size_)) != 0) {
+  if (written > 0 && ::ftruncate(descriptor(), static_cast<off_t>(size_)) != 0) {
     failed += "; a part of a line is left in it";
   }
   return failed;

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "limiter/replacement_file.h"
+
 namespace sluice::server {
 
 // A file of lines, mode 0600, to whose end this process writes. Errors are one line; empty: none.
@@ -13,12 +15,9 @@ class LineFile {
   // `use` is for errors, as in "cannot record in FILE".
   explicit LineFile(std::string path, std::string use, bool reads = false)
       : path_(std::move(path)), use_(std::move(use)), reads_(reads) {}
-  ~LineFile();
-  LineFile(const LineFile&) = delete;
-  LineFile& operator=(const LineFile&) = delete;
 
   const std::string& path() const noexcept { return path_; }
-  int descriptor() const noexcept { return descriptor_; }
+  int descriptor() const noexcept { return file_.get(); }
   // Its size before a write.
   std::uint64_t size() const noexcept { return size_; }
   // Whether other users may read or write it.
@@ -41,7 +40,7 @@ class LineFile {
   const std::string path_;
   const std::string use_;
   const bool reads_;
-  int descriptor_ = -1;
+  detail::FileDescriptor file_;
   std::uint64_t size_ = 0;
   bool is_shared_ = false;
 };

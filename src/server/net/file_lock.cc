@@ -3,10 +3,10 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <system_error>
+#include <utility>
 
 namespace sluice::server::net {
 namespace {
@@ -25,21 +25,18 @@ bool are_same_file(int a, int b) {
 
 }  // namespace
 
-Expected<std::optional<FileLock>> FileLock::try_take(const std::string& path,
-                                                     std::vector<FileLock> inherited) {
+Expected<std::optional<FileDescriptor>> try_lock(const std::string& path,
+                                                 std::vector<FileDescriptor> inherited) {
   const std::string name = path + ".lock";
-  FileLock lock(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
-  if (lock.descriptor_ < 0) return cannot("open", name);
-  for (FileLock& one : inherited) {
-    if (are_same_file(one.descriptor_, lock.descriptor_)) std::swap(one, lock);
+  FileDescriptor lock(
+      ::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+  if (lock.get() < 0) return cannot("open", name);
+  for (FileDescriptor& one : inherited) {
+    if (are_same_file(one.get(), lock.get())) std::swap(one, lock);
   }
-  if (::flock(lock.descriptor_, LOCK_EX | LOCK_NB) == 0) return std::optional(std::move(lock));
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return std::optional(std::move(lock));
   if (errno != EWOULDBLOCK) return cannot("lock", name);
-  return std::optional<FileLock>();
-}
-
-FileLock::~FileLock() {
-  if (descriptor_ >= 0) ::close(descriptor_);
+  return std::optional<FileDescriptor>();
 }
 
 }  // namespace sluice::server::net

@@ -179,33 +179,10 @@ Expected<SocketAddress> resolve(const Address& address) {
   return out;
 }
 
-ListeningSocket::~ListeningSocket() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
-ListeningSocket::ListeningSocket(ListeningSocket&& other) noexcept
-    : descriptor_(other.release()), family_(other.family_), activated_(other.activated_) {}
-
-ListeningSocket& ListeningSocket::operator=(ListeningSocket&& other) noexcept {
-  if (this == &other) return *this;
-  if (descriptor_ >= 0) ::close(descriptor_);
-  descriptor_ = other.release();
-  family_ = other.family_;
-  activated_ = other.activated_;
-  return *this;
-}
-
-int ListeningSocket::release() noexcept { return std::exchange(descriptor_, -1); }
-
 Expected<Listening> listen_at(const Address& address, std::size_t loops,
                               InheritedSockets& inherited) {
   return address.kind == Address::Kind::kUnix ? listen_at_unix(address, loops, inherited)
                                               : listen_at_tcp(address, loops, inherited);
-}
-
-Expected<Listening> listen_at(const Address& address, std::size_t loops) {
-  InheritedSockets none;
-  return listen_at(address, loops, none);
 }
 
 }  // namespace sluice::server::net

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "limiter/replacement_file.h"
 #include "server/net/address.h"
 #include "server/net/socket_address.h"
 #include "sluice/expected.h"
@@ -15,19 +16,16 @@ namespace sluice::server::net {
 class ListeningSocket {
  public:
   ListeningSocket(int descriptor, int family, bool activated = false)
-      : descriptor_(descriptor), family_(family), activated_(activated) {}
-  ~ListeningSocket();
-  ListeningSocket(ListeningSocket&& other) noexcept;
-  ListeningSocket& operator=(ListeningSocket&& other) noexcept;
+      : file_(descriptor), family_(family), activated_(activated) {}
 
-  int descriptor() const noexcept { return descriptor_; }
-  int release() noexcept;
+  int descriptor() const noexcept { return file_.get(); }
+  int release() noexcept { return file_.release(); }
   int family() const noexcept { return family_; }
   // Returns whether a service manager keeps the socket for the next process.
   bool activated() const noexcept { return activated_; }
 
  private:
-  int descriptor_;
+  detail::FileDescriptor file_;
   int family_;
   bool activated_;
 };
@@ -53,6 +51,9 @@ Expected<SocketAddress> resolve(const Address& address);
 // these out of `inherited` instead. Errors: "cannot listen at ADDRESS: WHY".
 Expected<Listening> listen_at(const Address& address, std::size_t loops,
                               InheritedSockets& inherited);
-Expected<Listening> listen_at(const Address& address, std::size_t loops);
+inline Expected<Listening> listen_at(const Address& address, std::size_t loops) {
+  InheritedSockets none;
+  return listen_at(address, loops, none);
+}
 
 }  // namespace sluice::server::net

@@ -665,7 +665,7 @@ Status ServerOverrides::keep() {
 Expected<std::optional<ServerOverrides::Change>> ServerOverrides::try_begin() {
   Change change{std::unique_lock(mutex_), {}};
   if (path_.empty()) return std::optional(std::move(change));
-  auto taken = net::FileLock::try_take(path_);
+  auto taken = net::try_lock(path_);
   if (!taken) return Unexpected{std::move(taken.error())};
   if (!*taken) return std::optional<Change>();
   change.processes.emplace(std::move(**taken));

@@ -99,7 +99,7 @@ class ServerOverrides {
   // The right to change the overrides and the file.
   struct Change {
     std::unique_lock<std::mutex> threads;
-    std::optional<net::FileLock> processes;  // none without a file
+    std::optional<net::FileDescriptor> processes;  // none without a file
   };
 
   // Begins a change, with the overrides in the file. Errors: why there can be none.

@@ -101,7 +101,7 @@ TEST_F(ServerOverridesTest, AreNotChangedWhileAnotherProcessHoldsTheLockOfTheFil
   EXPECT_FALSE(overrides->set("d|r|l|k=1", {.limit = 1}).value());
   EXPECT_TRUE(
       overrides->set_all(std::vector<Overrides::Page::Entry>{{"d|r|l|k=2", {.limit = 2}}}, true));
-  auto other = net::FileLock::try_take(path_);
+  auto other = net::try_lock(path_);
   ASSERT_TRUE(other && *other);
   const auto set = overrides->set("d|r|l|k=1", {.limit = 5});
   ASSERT_FALSE(set);

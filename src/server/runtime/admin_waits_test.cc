@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "server/net/address.h"
+#include "server/net/test_listening.h"
 #include "server/protocol/http/connection.h"
 #include "server/rules/test_folder.h"
 #include "server/runtime/front_ends.h"

@@ -312,7 +312,8 @@ Expected<std::unique_ptr<Predecessor>> Predecessor::find(const std::string& path
     return out->failed(text_of(errno));
   }
   if (!is_trusted(socket)) return out->failed("it has another user");
-  out->process_ = {static_cast<int>(::syscall(SYS_pidfd_open, peer_of(socket).pid, 0)), 0};
+  out->process_ =
+      net::FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, peer_of(socket).pid, 0)));
   if (auto received = out->receive_sockets(); !received) return Unexpected{received.error()};
   return out;
 }
@@ -370,8 +371,8 @@ Expected<bool> Predecessor::succeed() {
 
 // Its sockets close before it has ended.
 bool Predecessor::has_died() const {
-  pollfd end{process_.descriptor(), POLLIN, 0};
-  return process_.descriptor() >= 0 && ::poll(&end, 1, kDies) > 0;
+  pollfd end{process_.get(), POLLIN, 0};
+  return process_.get() >= 0 && ::poll(&end, 1, kDies) > 0;
 }
 
 }  // namespace sluice::server

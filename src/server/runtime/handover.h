@@ -29,7 +29,7 @@ InheritedSockets take_activated_sockets();
 struct Packet {
   std::string text;
   InheritedSockets sockets;
-  std::vector<FileLock> locks;  // its regular files
+  std::vector<FileDescriptor> locks;  // its regular files
 };
 // The most descriptors of a packet.
 inline constexpr std::size_t kMostPassed = 128;
@@ -52,7 +52,7 @@ class Predecessor {
   static Expected<std::unique_ptr<Predecessor>> find(const std::string& path);
 
   net::InheritedSockets take_sockets() noexcept { return std::move(sockets_); }
-  std::vector<net::FileLock> take_locks() noexcept { return std::move(locks_); }
+  std::vector<net::FileDescriptor> take_locks() noexcept { return std::move(locks_); }
   // The predecessor stops accepting. From then on, this process must accept. Waits until it says
   // that it is done: returns false if it has died instead. Errors: one line; it has another
   // successor, or SIGTERM, SIGINT or SIGPWR ends the wait.
@@ -72,9 +72,9 @@ class Predecessor {
   const std::string path_;
   net::ListeningSocket socket_;
   // A descriptor of the process (pidfd_open), if there is one.
-  net::ListeningSocket process_{-1, 0};
+  net::FileDescriptor process_;
   net::InheritedSockets sockets_;
-  std::vector<net::FileLock> locks_;
+  std::vector<net::FileDescriptor> locks_;
 };
 
 // A server that hands over to its successor: gives it copies of its listening sockets and of the
@@ -111,8 +111,8 @@ class Handover {
   Expected<net::InheritedSockets> inherit(const std::string& path);
   bool has_predecessor() const noexcept { return predecessor_ != nullptr; }
   // The locks of that server, which it shares with this process from now on.
-  std::vector<net::FileLock> take_locks() noexcept {
-    return predecessor_ ? predecessor_->take_locks() : std::vector<net::FileLock>();
+  std::vector<net::FileDescriptor> take_locks() noexcept {
+    return predecessor_ ? predecessor_->take_locks() : std::vector<net::FileDescriptor>();
   }
   // Replaces that server, if there is one, and waits for a successor. From then on, this process
   // must accept. Does nothing if the path is empty. Logs a warning if that server has died while it

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "server/net/socket_address.h"
+#include "server/net/test_listening.h"
 
 namespace sluice::server {
 namespace {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "server/net/socket_address.h"
+#include "server/net/test_listening.h"
 
 namespace sluice::server::net {
 namespace {

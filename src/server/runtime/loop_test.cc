@@ -10,6 +10,7 @@
 
 #include "server/net/address.h"
 #include "server/net/test_connection_state.h"
+#include "server/net/test_listening.h"
 #include "server/protocol/http/connection.h"
 #include "server/rules/test_folder.h"
 #include "server/runtime/front_ends.h"

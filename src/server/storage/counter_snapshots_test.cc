@@ -121,7 +121,7 @@ TEST_F(CounterSnapshotsTest, ShareTheirLockWithASuccessor) {
   auto before = open(first);
   ASSERT_TRUE(before->lock());
   const auto after = open(second);
-  std::vector<net::FileLock> inherited;
+  std::vector<net::FileDescriptor> inherited;
   inherited.emplace_back(::dup(before->lock_descriptor()));
   EXPECT_TRUE(after->lock(std::move(inherited)));
   before.reset();

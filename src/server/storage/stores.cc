@@ -86,15 +86,15 @@ Expected<std::unique_ptr<CounterSnapshots>> CounterSnapshots::open(
       new CounterSnapshots(store, std::move(path), interval, log));
 }
 
-Status CounterSnapshots::lock(std::vector<net::FileLock> inherited) {
-  auto taken = net::FileLock::try_take(path_, std::move(inherited));
+Status CounterSnapshots::lock(std::vector<net::FileDescriptor> inherited) {
+  auto taken = net::try_lock(path_, std::move(inherited));
   if (!taken) return Unexpected{"memory.snapshot: " + taken.error()};
   if (!*taken) {
     return Unexpected{
         "memory.snapshot: another server uses " + path_ +
         "; expected a file for each server, or drain.handover to replace that server"};
   }
-  lock_.emplace(std::move(**taken));
+  lock_ = std::move(**taken);
   return {};
 }
 
@@ -770,7 +770,7 @@ class InMemory final : public Stores {
   void stop_following() noexcept override {
     if (snapshots_) snapshots_->stop();
   }
-  Status lock_files(std::vector<net::FileLock>&& inherited, bool succeeds) override {
+  Status lock_files(std::vector<net::FileDescriptor>&& inherited, bool succeeds) override {
     auto locked = snapshots_ ? snapshots_->lock(std::move(inherited)) : Status();
     return locked && ledger_ ? ledger_->open(succeeds) : locked;
   }

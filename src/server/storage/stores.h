@@ -65,8 +65,8 @@ class CounterSnapshots {
 
   // Keeps other servers from using the file, until this object and the processes that received
   // lock_descriptor() have ended. Call it before read(). Errors: one line.
-  Status lock(std::vector<net::FileLock> inherited = {});
-  int lock_descriptor() const noexcept { return lock_ ? lock_->descriptor() : -1; }
+  Status lock(std::vector<net::FileDescriptor> inherited = {});
+  int lock_descriptor() const noexcept { return lock_.get(); }
 
   // Reads the file, if there is one. Returns when its counters were saved. A file that cannot be
   // used is renamed to FILE.damaged, and the store stays empty.
@@ -94,7 +94,7 @@ class CounterSnapshots {
   const std::string path_;
   const std::chrono::milliseconds interval_;
   Log& log_;
-  std::optional<net::FileLock> lock_;
+  net::FileDescriptor lock_;
   std::string failure_;       // the last problem, until a file is written
   mutable std::mutex mutex_;  // of what follows
   Stats stats_;
@@ -315,7 +315,7 @@ class Stores {
   // The files of a memory store: its counters (CounterSnapshots) and the ledger of its budgets.
   // They do nothing without one, and in Redis; without a snapshot, snapshot_lock() is -1.
   // `succeeds`: this process waits for the end of another one, which has the files.
-  virtual Status lock_files(std::vector<net::FileLock>&& /*inherited*/, bool /*succeeds*/) {
+  virtual Status lock_files(std::vector<net::FileDescriptor>&& /*inherited*/, bool /*succeeds*/) {
     return {};
   }
   virtual int snapshot_lock() const noexcept { return -1; }

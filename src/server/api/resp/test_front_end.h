@@ -20,6 +20,7 @@
 #include "server/api/resp/test_handler.h"
 #include "server/net/address.h"
 #include "server/net/fiber_sleep.h"
+#include "server/net/test_listening.h"
 #include "server/protocol/resp/connection.h"
 #include "server/runtime/test_waiting_stores.h"
 
