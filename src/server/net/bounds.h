@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 
 namespace sluice::server {
 
@@ -19,6 +20,13 @@ struct Bounds {
   std::size_t connections = 10'000;                // open connections on each listener
   std::size_t requests_per_connection = 0;         // 0: any number
   std::size_t waiting = 1'000;                     // requests that wait for units, in all loops
+};
+
+// What a reader of requests has made of the bytes so far.
+enum class ReadProgress : std::uint8_t {
+  kMore,   // the request is not complete
+  kReady,  // it is
+  kBad,    // nothing after it can be read
 };
 
 }  // namespace sluice::server

@@ -67,12 +67,6 @@ namespace {
 using http::Parameter;
 using pages::Call;
 
-// A request, and the page that answers it.
-struct Page {
-  http::Route route;
-  void (*answer)(const Call&);
-};
-
 constexpr std::string_view kYaml = "application/yaml";
 constexpr std::string_view kJson = "application/json";
 constexpr std::string_view kText = "text/plain";
@@ -163,8 +157,9 @@ constexpr Parameter kOfUsage[] = {
     kOneLimit,
     kCount};
 
-// Paths without parameters are before those with them, which find what is left.
-constexpr Page kPages[] = {
+// Requests, and what answers them. Paths without parameters are before those with them, which find
+// what is left.
+constexpr std::pair<http::Route, pages::Page*> kPages[] = {
     {{.method = "GET",
       .path = "/v1/rules",
       .about = "The active rules, as they were written; of several files, a list of them",

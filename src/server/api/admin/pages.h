@@ -54,32 +54,26 @@ std::vector<std::string_view> lines_of(std::string_view body);
 // "[{"file":...,"line":...,"column":...,"what":...,"expected":...},...]"
 void write_errors(JsonWriter& json, const std::vector<RuleError>& errors);
 
-void show_rules(const Call& call);
-void replace_rules(const Call& call);
+// Answers a request.
+using Page = void(const Call& call);
+
+Page show_rules, replace_rules, validate_rules, reload_rules;
 // Change numbers of one rule or plan, or prices of one model.
-void change_rule(const Call& call);
-void change_plan(const Call& call);
-void change_prices(const Call& call);
+Page change_rule, change_plan, change_prices;
 // The schemas of their bodies; a plan has that of a rule.
 void write_patch_schema(JsonWriter& json);
 void write_prices_schema(JsonWriter& json);
 // The rules that were active before, and their texts; and one of them again.
-void show_rules_history(const Call& call);
-void roll_back_rules(const Call& call);
-void validate_rules(const Call& call);
+Page show_rules_history, roll_back_rules;
 // Writes what the recent requests would have met with other rules, if there are some.
 void write_replay(JsonWriter& json, const Call& call, const RuleSet& active, const RuleSet& next);
-void reload_rules(const Call& call);
-void show_keys(const Call& call);
-void reset_keys(const Call& call);
-void show_blocks(const Call& call);
-void start_blocks(const Call& call);
-void end_blocks(const Call& call);
+Page show_keys, reset_keys;
+Page show_blocks, start_blocks, end_blocks;
 // Says what a request would get, and why (sluice try --server).
-void try_request(const Call& call);
+Page try_request;
 // What the quota service does (docs/quota.md).
-void show_quota(const Call& call);
-void show_status(const Call& call);
+Page show_quota;
+Page show_status;
 // The part of the status that is not about rules, as members.
 void write_server(JsonWriter& json, const ServerStatus& status);
 // "outage" while the store fails: since when, why, what each of the first `most` rules does
@@ -93,20 +87,18 @@ void write_outage(JsonWriter& json, const ServerStatus& server, const RulesStatu
                   const RuleSet& rules, std::size_t most, const History* history);
 // "temporary", if there are some.
 void write_temporary(JsonWriter& json, const std::vector<TemporaryChange>& changes);
-void show_events(const Call& call);
-void show_history(const Call& call);
+Page show_events, show_history;
 // "allow", "deny" or "local", as rules write it.
 std::string_view name_of(FailurePolicy policy) noexcept;
 // What a rule and a limit are, as members.
 void write_rule_facts(JsonWriter& json, const Rule& rule);
 void write_limit_facts(JsonWriter& json, const Rule& rule, const RuleLimit& limit);
-void show_top(const Call& call);
+Page show_top;
 // Who has spent what, by the ledger of budgets.
-void show_usage(const Call& call);
-void list_overrides(const Call& call);
-void import_overrides(const Call& call);
+Page show_usage;
+Page list_overrides, import_overrides;
 // Removes the override of the counter in the query, even if its rule is gone.
-void remove_counter(const Call& call);
+Page remove_counter;
 // The counter and what an override says, as members; and only what it says.
 void write_override(JsonWriter& json, std::string_view counter, const Override& given);
 void write_override(JsonWriter& json, const Override& given);
@@ -115,9 +107,7 @@ std::string too_long(std::string_view counter);
 // Answers that the server has none, and returns true.
 bool lacks_overrides(const Call& call);
 // The override of one key: the name of the call is "RULE/LIMIT".
-void show_override(const Call& call);
-void set_override(const Call& call);
-void remove_override(const Call& call);
+Page show_override, set_override, remove_override;
 void write_override_schema(JsonWriter& json);  // of the body of set_override()
 
 }  // namespace sluice::server::pages

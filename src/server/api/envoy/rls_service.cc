@@ -26,6 +26,7 @@
 #include "kuadrant/service/ratelimit/v1/kuadrantrls.pb.h"
 #include "limiter/reason_report.h"
 #include "rules/diagnostics.h"
+#include "server/decide/named_attributes.h"
 #include "server/decide/rejection.h"
 #include "server/decide/session.h"
 #include "server/protocol/http/access.h"
@@ -50,6 +51,14 @@ std::uint32_t in_32_bits(std::uint64_t units) noexcept {
   return static_cast<std::uint32_t>(std::min(units, kMaxUnits));
 }
 
+// The entries of one descriptor as attributes.
+auto attributes_of(std::span<const envoy::Entry> entries) {
+  return AttributesBy([entries](std::string_view name) -> std::optional<std::string_view> {
+    const auto found = std::ranges::find(entries, name, &envoy::Entry::key);
+    return found != entries.end() ? std::optional(found->value) : std::nullopt;
+  });
+}
+
 // Decides Envoy's requests by native rules: for each descriptor, the rules of its domain that match
 // its entries. All descriptors that take are one all-or-nothing request. Those that give back are
 // applied after it if it was admitted, as in envoy::Request.
@@ -70,21 +79,6 @@ class NativeAnswer {
   bool has_released() const noexcept { return has_released_; }
 
  private:
-  // The entries of one descriptor as attributes.
-  class Entries final : public AttributeSource {
-   public:
-    explicit Entries(std::span<const envoy::Entry> entries) : entries_(entries) {}
-    std::optional<std::string_view> find(std::string_view name) const override {
-      for (const envoy::Entry& entry : entries_) {
-        if (entry.key == name) return entry.value;
-      }
-      return std::nullopt;
-    }
-
-   private:
-    std::span<const envoy::Entry> entries_;
-  };
-
   bool begin(std::span<const envoy::Question> questions);
   bool ask(std::string_view domain, std::span<const envoy::Question> questions, bool giving_back,
            Action action, RequestCosts costs);
@@ -98,7 +92,7 @@ class NativeAnswer {
   std::vector<const RejectHeader*> headers_;
   bool has_released_ = false;
   std::vector<std::size_t> asked_;  // the index of the question of each part
-  std::vector<Entries> sources_;
+  std::vector<decltype(attributes_of({}))> sources_;
   std::vector<RequestPart> parts_;
   std::vector<const LimitAnswer*> tightest_;  // the tightest limit of each part
 };
@@ -148,7 +142,7 @@ bool NativeAnswer::ask(std::string_view domain, std::span<const Question> questi
     if (questions[i].gives_back != giving_back) continue;
     const std::uint64_t most = giving_back ? kMaxAmount : kMaxAmount + 1;
     costs.units = denied ? 0 : std::min(questions[i].hits, most);
-    parts_.push_back({&sources_.emplace_back(questions[i].entries), costs});
+    parts_.push_back({&sources_.emplace_back(attributes_of(questions[i].entries)), costs});
     asked_.push_back(i);
   }
   if (parts_.empty()) return true;

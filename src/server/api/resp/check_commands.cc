@@ -19,6 +19,15 @@
 namespace sluice::server::resp::commands {
 namespace {
 
+// Notes the outcome of a decision. Returns whether the reply is an error, because the store could
+// not decide.
+bool is_refused(CommandHandler& handler, const Call& call, const Decision& decision) {
+  handler.outcome = decision.outcome;
+  const std::string_view error = report_of(decision.reason).resp_error;
+  if (!error.empty()) call.reply.error(error);
+  return !error.empty();
+}
+
 // Ends a permit, or starts its lease again. Replies 1, or 0 if it has ended.
 void change_permit(CommandHandler& handler, const Call& call, bool releases) {
   const std::string_view permit = call.arguments[1];
@@ -27,9 +36,7 @@ void change_permit(CommandHandler& handler, const Call& call, bool releases) {
   }
   const Decision decision =
       releases ? handler.session.release(permit) : handler.session.extend(permit);
-  handler.outcome = decision.outcome;
-  const std::string_view error = report_of(decision.reason).resp_error;
-  if (!error.empty()) return call.reply.error(error);
+  if (is_refused(handler, call, decision)) return;
   call.reply.integer(decision.allowed() ? 1 : 0);
 }
 
@@ -75,12 +82,8 @@ std::size_t id_pairs(const Decision& decision, std::string_view id) {
 void put_id(Reply& reply, const Decision& decision, std::string_view id) {
   if (id.empty()) return;
   reply.member("id", id);
-  for (const auto& [name, is_set] :
-       {std::pair("repeated", decision.repeated), std::pair("late", decision.late)}) {
-    if (!is_set) continue;
-    reply.bulk(name);
-    reply.integer(1);
-  }
+  if (decision.repeated) reply.member("repeated", 1);
+  if (decision.late) reply.member("late", 1);
   if (decision.ends_after <= Duration{0}) return;
   reply.member("ends_after_ms", decision.ends_after / std::chrono::milliseconds{1});
 }
@@ -117,15 +120,13 @@ void limit(CommandHandler& handler, const Call& call) {
   }
   std::string permit;
   const Decision decision = handler.session.decide(charge, action, &permit);
-  handler.outcome = decision.outcome;
-  const std::string_view error = report_of(decision.reason).resp_error;
-  if (!error.empty()) return call.reply.error(error);
+  if (is_refused(handler, call, decision)) return;
   const bool with_taken = verb.verb == Verb::kTakeAtMost;
   call.reply.map(kDecisionPairs + (with_taken ? 1 : 0) + (permit.empty() ? 0 : 1) +
                  id_pairs(decision, id));
   put_id(call.reply, decision, id);
-  if (with_taken) put_taken(call.reply, decision);
-  if (!permit.empty()) put_permit(call.reply, permit);
+  if (with_taken) call.reply.member("taken", decision.taken);
+  if (!permit.empty()) call.reply.member("permit", permit);
   put_decision(call.reply, decision);
 }
 
@@ -161,9 +162,7 @@ void run(CommandHandler& handler, const Call& call, ThrottleForm form) {
   }
   const Decision decision =
       handler.session.decide({call.arguments[1], *limit, asked->cost()}, asked->verb());
-  handler.outcome = decision.outcome;
-  const std::string_view error = report_of(decision.reason).resp_error;
-  if (!error.empty()) return call.reply.error(error);
+  if (is_refused(handler, call, decision)) return;
   const auto numbers = throttle_reply(form, *asked, *limit, decision);
   call.reply.array(numbers.size());
   for (const std::int64_t number : numbers) call.reply.integer(number);
@@ -204,9 +203,7 @@ void put_limit(Reply& reply, const LimitAnswer& limit) {
   Decision decision = limit.decision;
   decision.capacity = limit.numbers.capacity();
   put_decision(reply, decision);
-  if (is_passed_over) {
-    reply.member("passed_over", 1);
-  }
+  if (is_passed_over) reply.member("passed_over", 1);
   if (!warns) return;
   reply.member("near", limit.near ? 1 : 0);
 }
@@ -216,8 +213,7 @@ void put_degraded(Reply& reply, const std::vector<const RejectHeader*>& headers)
   reply.bulk("headers");
   reply.map(headers.size());
   for (const RejectHeader* header : headers) {
-    reply.bulk(header->name);
-    reply.bulk(header->value);
+    reply.member(header->name, header->value);
   }
 }
 
@@ -239,8 +235,8 @@ void put_answer(Reply& reply, const RuleAnswer& answer, bool with_taken, std::st
             (charged != nullptr ? 1 : 0) + (answer.skipped.empty() ? 0 : 1) +
             id_pairs(answer.decision, id));
   put_id(reply, answer.decision, id);
-  if (with_taken) put_taken(reply, answer.decision);
-  if (has_permit) put_permit(reply, answer.permit);
+  if (with_taken) reply.member("taken", answer.decision.taken);
+  if (has_permit) reply.member("permit", answer.permit);
   reply.bulk("rule");
   if (answer.rule != nullptr) {
     reply.bulk(answer.rule->name);
@@ -248,9 +244,7 @@ void put_answer(Reply& reply, const RuleAnswer& answer, bool with_taken, std::st
     reply.null();
   }
   put_decision(reply, answer.decision, !answer.limits.empty() && has_numbers(answer.decision));
-  if (charged != nullptr) {
-    reply.member("charged", charged->limit->name);
-  }
+  if (charged != nullptr) reply.member("charged", charged->limit->name);
   if (degraded) put_degraded(reply, degrade_headers(answer));
   reply.bulk("limits");
   reply.array(answer.limits.size());

@@ -32,10 +32,6 @@ void put_decision(Reply& reply, const Decision& decision, bool numbers) {
   }
 }
 
-void put_permit(Reply& reply, std::string_view permit) { reply.member("permit", permit); }
-
-void put_taken(Reply& reply, const Decision& decision) { reply.member("taken", decision.taken); }
-
 namespace {
 
 // Removes the text up to the next blank outside of brackets and returns it.

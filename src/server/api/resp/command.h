@@ -29,11 +29,6 @@ inline constexpr std::size_t kDecisionPairs = 7;
 void put_decision(Reply& reply, const Decision& decision);
 void put_decision(Reply& reply, const Decision& decision, bool numbers);
 
-// Writes the pair of `permit`: the text with which the client releases it.
-void put_permit(Reply& reply, std::string_view permit);
-// Writes the pair of `taken`: the units that were taken from every limit.
-void put_taken(Reply& reply, const Decision& decision);
-
 // One argument of a synopsis.
 struct SynopsisPart {
   std::string_view name;
@@ -59,10 +54,11 @@ struct Call {
   Reply& reply;
 };
 
+// Answers a request for a command.
+using Run = void(CommandHandler& handler, const Call& call);
+
 // A command, or a part of one. COMMAND and docs/reference/commands.md report these values.
 struct Command {
-  using Handle = void (*)(CommandHandler& handler, const Call& call);
-
   std::string_view name = {};      // lower case
   std::size_t least = 0;           // arguments, including the name (and the part's name)
   std::size_t most = 0;            // 0: any number
@@ -70,7 +66,7 @@ struct Command {
   std::string_view synopsis = {};  // the arguments after the name
   std::string_view summary = {};   // one sentence
   std::string_view group = {};
-  Handle handle = nullptr;  // null: only its parts can be called
+  Run* handle = nullptr;  // null: only its parts can be called
   std::span<const Command> parts = {};
   bool is_part = false;
   bool has_key = false;   // the first argument after the name

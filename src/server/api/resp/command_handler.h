@@ -100,48 +100,22 @@ class CommandHandler final : public Handler {
 // The functions of the commands, by group.
 namespace commands {
 
-void throttle(CommandHandler& handler, const Call& call);
-void throttle_like_crab(CommandHandler& handler, const Call& call);
-void gcra(CommandHandler& handler, const Call& call);
-
-// Decide by rules and by a limit in the arguments, with the verb of the command.
-void check(CommandHandler& handler, const Call& call);
-void limit(CommandHandler& handler, const Call& call);
-
-void set_override(CommandHandler& handler, const Call& call);
-void unset_override(CommandHandler& handler, const Call& call);
-void get_override(CommandHandler& handler, const Call& call);
-void block(CommandHandler& handler, const Call& call);
-void unblock(CommandHandler& handler, const Call& call);
-void top(CommandHandler& handler, const Call& call);
+Run throttle, throttle_like_crab, gcra;
+Run check, limit;  // by rules and by a limit in the arguments, with the verb of the command
+Run release, extend;
+Run set_override, unset_override, get_override;
+Run block, unblock;
+Run top;
 // Reads "attribute value [attribute value]..." into the handler's attributes. Returns false if the
 // reply has become an error.
 bool read_attributes(std::span<const std::string_view> words, CommandHandler& handler,
                      Reply& reply);
 
-void release(CommandHandler& handler, const Call& call);
-void extend(CommandHandler& handler, const Call& call);
-
-void hello(CommandHandler& handler, const Call& call);
-void auth(CommandHandler& handler, const Call& call);
-void ping(CommandHandler& handler, const Call& call);
-void echo(CommandHandler& handler, const Call& call);
-void select(CommandHandler& handler, const Call& call);
-void reset(CommandHandler& handler, const Call& call);
-void quit(CommandHandler& handler, const Call& call);
-
-void client_getname(CommandHandler& handler, const Call& call);
-void client_id(CommandHandler& handler, const Call& call);
-void client_info(CommandHandler& handler, const Call& call);
-void client_setinfo(CommandHandler& handler, const Call& call);
-void client_setname(CommandHandler& handler, const Call& call);
-void client_switch(CommandHandler& handler, const Call& call);  // NO-EVICT and NO-TOUCH
-
-void command(CommandHandler& handler, const Call& call);
-void command_count(CommandHandler& handler, const Call& call);
-void command_docs(CommandHandler& handler, const Call& call);
-void command_info(CommandHandler& handler, const Call& call);
-void info(CommandHandler& handler, const Call& call);
+Run hello, auth, ping, echo, select, reset, quit;
+Run client_getname, client_id, client_info, client_setinfo, client_setname;
+Run client_switch;  // NO-EVICT and NO-TOUCH
+Run command, command_count, command_docs, command_info;
+Run info;
 
 }  // namespace commands
 

@@ -101,21 +101,20 @@ constexpr auto kCancelByLimit = limit_syntax("ID id");
 constexpr auto kReportAddress = rule_syntax("status code [COST units] [COST limit=units]...");
 
 constexpr Command connection(std::string_view name, std::size_t least, std::size_t most,
-                             std::string_view synopsis, std::string_view summary,
-                             Command::Handle handle, Role role = Role::kCheck) {
+                             std::string_view synopsis, std::string_view summary, Run* handle,
+                             Role role = Role::kCheck) {
   return {name, least, most, role, synopsis, summary, kConnection, handle};
 }
 
 constexpr Command server(std::string_view name, std::size_t least, std::size_t most,
-                         std::string_view synopsis, std::string_view summary,
-                         Command::Handle handle) {
+                         std::string_view synopsis, std::string_view summary, Run* handle) {
   return {name, least, most, Role::kCheck, synopsis, summary, kServer, handle};
 }
 
 // A command that decides or changes counters. `traits` has its other members.
 constexpr Command limits(std::string_view name, std::size_t least, std::size_t most,
-                         std::string_view synopsis, std::string_view summary,
-                         Command::Handle handle, const Command& traits) {
+                         std::string_view synopsis, std::string_view summary, Run* handle,
+                         const Command& traits) {
   Command made{name, least, most, traits.role, synopsis, summary, kLimits, handle};
   made.parts = traits.parts;
   made.has_key = traits.has_key;

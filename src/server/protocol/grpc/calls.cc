@@ -384,14 +384,15 @@ bool Protocol::take_message(Stream& stream, std::string_view& message) {
   if (in.size() < kPrefixBytes + prefix.size) return false;
   message = in.substr(kPrefixBytes, prefix.size);
   if (prefix.compressed == 0) return true;
-  const Gunzip result = gunzip(message, shared_.bounds.body_bytes, stream.inflated);
-  if (result == Gunzip::kTooLarge) {
-    end(stream, Code::kResourceExhausted, too_large(shared_.bounds.body_bytes));
-  } else if (result == Gunzip::kMalformed) {
-    end(stream, Code::kInternal, "the message is not valid gzip");
+  const std::size_t most = shared_.bounds.body_bytes;
+  const Code result = gunzip(message, most, stream.inflated);
+  if (result == Code::kResourceExhausted) {
+    end(stream, result, too_large(most));
+  } else if (result != Code::kOk) {
+    end(stream, result, "the message is not valid gzip");
   }
   message = stream.inflated;
-  return result == Gunzip::kOk;
+  return result == Code::kOk;
 }
 
 void Protocol::on_whole(Stream& stream) {

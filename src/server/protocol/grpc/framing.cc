@@ -13,7 +13,7 @@ namespace {
 constexpr int kGzipOnly = 16 + MAX_WBITS;
 constexpr std::size_t kStep = std::size_t{16} << 10;
 
-Gunzip inflate_all(z_stream& stream, std::size_t most, std::string& out) {
+Code inflate_all(z_stream& stream, std::size_t most, std::string& out) {
   for (;;) {
     const std::size_t before = out.size();
     const std::size_t room =
@@ -25,22 +25,22 @@ Gunzip inflate_all(z_stream& stream, std::size_t most, std::string& out) {
     out.resize(before + room - stream.avail_out);
     if (out.size() > most) {
       out.clear();
-      return Gunzip::kTooLarge;
+      return Code::kResourceExhausted;
     }
-    if (result == Z_STREAM_END) return stream.avail_in == 0 ? Gunzip::kOk : Gunzip::kMalformed;
-    if (result != Z_OK || (stream.avail_in == 0 && stream.avail_out > 0)) return Gunzip::kMalformed;
+    if (result == Z_STREAM_END) return stream.avail_in == 0 ? Code::kOk : Code::kInternal;
+    if (result != Z_OK || (stream.avail_in == 0 && stream.avail_out > 0)) return Code::kInternal;
   }
 }
 
 }  // namespace
 
-Gunzip gunzip(std::string_view bytes, std::size_t most, std::string& out) {
+Code gunzip(std::string_view bytes, std::size_t most, std::string& out) {
   out.clear();
   z_stream stream{};
-  if (::inflateInit2(&stream, kGzipOnly) != Z_OK) return Gunzip::kMalformed;
+  if (::inflateInit2(&stream, kGzipOnly) != Z_OK) return Code::kInternal;
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
   stream.avail_in = static_cast<uInt>(bytes.size());
-  const Gunzip result = inflate_all(stream, most, out);
+  const Code result = inflate_all(stream, most, out);
   ::inflateEnd(&stream);
   return result;
 }
@@ -106,11 +106,9 @@ void FrameScanner::end_head(std::uint32_t size, std::uint8_t type, std::uint8_t 
   if (type == kHeaders || type == kContinuation) header_open_ = (flags & kEndHeaders) == 0;
 }
 
-FrameScanner::Partial FrameScanner::partial() const noexcept {
+bool FrameScanner::is_in_data() const noexcept {
   constexpr std::uint8_t kData = 0;
-  if (header_open_ || have_ > 0) return Partial::kOther;
-  if (skip_ == 0) return Partial::kNothing;
-  return type_ == kData ? Partial::kData : Partial::kOther;
+  return !header_open_ && have_ == 0 && skip_ > 0 && type_ == kData;
 }
 
 void append_percent_encoded(std::string& out, std::string_view text) {

@@ -8,17 +8,13 @@
 #include <string_view>
 
 #include "server/net/loop_clock.h"
+#include "server/protocol/grpc/message.h"
 
 namespace sluice::server::grpc {
 
-enum class Gunzip : std::uint8_t {
-  kOk,
-  kMalformed,  // not exactly one complete gzip member
-  kTooLarge,   // more than `most` bytes
-};
-
-// Decompresses `bytes` into `out`. `out` never holds more than `most` bytes.
-Gunzip gunzip(std::string_view bytes, std::size_t most, std::string& out);
+// Decompresses `bytes` into `out`, which never holds more than `most` bytes. Returns
+// kResourceExhausted for more, and kInternal if the bytes are not exactly one complete gzip member.
+Code gunzip(std::string_view bytes, std::size_t most, std::string& out);
 
 // The formats that gRPC adds to HTTP/2: messages, texts and times.
 
@@ -38,18 +34,14 @@ void append_message(std::string& out, std::string_view message);
 // incomplete.
 class FrameScanner {
  public:
-  // What has begun to arrive and is not complete.
-  enum class Partial : std::uint8_t {
-    kNothing,
-    kData,   // a DATA frame
-    kOther,  // a frame of another type, or a header whose CONTINUATION is to follow
-  };
-
   // Returns how many frame headers end in `bytes`, which arrived at `now` and follow the bytes of
   // the last call.
   int take(std::string_view bytes, net::SteadyTime now) noexcept;
-  Partial partial() const noexcept;
-  // When its first byte arrived. Valid if partial() is not kNothing.
+  // Whether a frame has begun to arrive and is not complete, or a header whose CONTINUATION is to
+  // follow; and whether that is a DATA frame.
+  bool is_partial() const noexcept { return header_open_ || have_ > 0 || skip_ > 0; }
+  bool is_in_data() const noexcept;
+  // When its first byte arrived. Valid if is_partial().
   net::SteadyTime partial_since() const noexcept { return since_; }
 
  private:

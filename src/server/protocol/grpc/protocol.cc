@@ -607,10 +607,9 @@ bool Protocol::late(const Stream& stream) const {
 // Returns whether the rest of a header or of a frame takes too long to arrive. Until it is
 // complete, HTTP/2 allows nothing else on the connection.
 bool Protocol::stalled() const {
-  const auto partial = frames_.partial();
-  if (!has_preface_ || partial == FrameScanner::Partial::kNothing) return false;
-  const auto most = partial == FrameScanner::Partial::kData ? shared_.bounds.body_timeout
-                                                            : shared_.bounds.header_timeout;
+  if (!has_preface_ || !frames_.is_partial()) return false;
+  const Bounds& bounds = shared_.bounds;
+  const auto most = frames_.is_in_data() ? bounds.body_timeout : bounds.header_timeout;
   return now_ - frames_.partial_since() >= most;
 }
 

@@ -254,7 +254,7 @@ RequestReader::Progress RequestReader::read(std::string_view message) {
   request_.keep_alive = parser_->keep_alive();
   request_.fields = fields_;
   if (parser_->chunked()) request_.body = chunks_;
-  return Progress::kWhole;
+  return Progress::kReady;
 }
 
 // The parser bounds only its unparsed input. This bounds the whole message.

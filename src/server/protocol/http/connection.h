@@ -89,7 +89,7 @@ class KeptBytes {
 // if it comes in chunks.
 class RequestReader {
  public:
-  enum class Progress { kMore, kWhole, kBad };
+  using Progress = ReadProgress;
 
   // Bounds the bytes of a header and of a body. Borrows the bounds.
   explicit RequestReader(const Bounds& bounds);
@@ -98,7 +98,7 @@ class RequestReader {
   RequestReader& operator=(const RequestReader&) = delete;
 
   // Continues with `message`: all bytes from the first byte of the request on, including those that
-  // were passed before. They may have moved. After kWhole use request() and size(), then call
+  // were passed before. They may have moved. After kReady use request() and size(), then call
   // next().
   Progress read(std::string_view message);
   // Returns how many bytes the complete request took.

@@ -24,7 +24,7 @@ TEST(RequestReader, ReturnsARequestAsViewsOfItsBytes) {
   RequestReader reader(kBounds);
   const std::string message =
       "POST /v1/check?a=b HTTP/1.1\r\nHost: x\r\nX-User: 42 \r\nContent-Length: 3\r\n\r\nabcNEXT";
-  ASSERT_EQ(reader.read(message), Progress::kWhole);
+  ASSERT_EQ(reader.read(message), Progress::kReady);
   const Request request = reader.request();
   EXPECT_EQ(request.method, "POST");
   EXPECT_EQ(request.target, "/v1/check?a=b");
@@ -44,7 +44,7 @@ TEST(RequestReader, ReadsTheSameRequestHoweverTheMessageIsSplit) {
   for (std::size_t cut = 0; cut < message.size(); ++cut) {
     RequestReader reader(kBounds);
     ASSERT_EQ(reader.read(std::string(message, 0, cut)), Progress::kMore) << cut;
-    ASSERT_EQ(reader.read(message), Progress::kWhole) << cut;
+    ASSERT_EQ(reader.read(message), Progress::kReady) << cut;
     const Request request = reader.request();
     EXPECT_EQ(request.target, "/a") << cut;
     EXPECT_EQ(request.body, "abcde") << cut;
@@ -60,7 +60,7 @@ TEST(RequestReader, ReadsAMessageByteByByte) {
     // At a new address each time, like a buffer that grows.
     ASSERT_EQ(reader.read(std::string(message, 0, size)), Progress::kMore) << size;
   }
-  ASSERT_EQ(reader.read(message), Progress::kWhole);
+  ASSERT_EQ(reader.read(message), Progress::kReady);
   EXPECT_EQ(reader.request().target, "/abc");
   EXPECT_EQ(reader.request().body, "12345");
   EXPECT_EQ(reader.request().version, 10);
@@ -74,16 +74,16 @@ TEST(RequestReader, ReadsTheLastChunkByteByByte) {
   for (std::size_t size = 1; size < message.size(); ++size) {
     ASSERT_EQ(reader.read(std::string(message, 0, size)), Progress::kMore) << size;
   }
-  ASSERT_EQ(reader.read(message), Progress::kWhole);
+  ASSERT_EQ(reader.read(message), Progress::kReady);
   EXPECT_EQ(reader.request().body, "");
   EXPECT_EQ(reader.size(), message.size());
 }
 
 TEST(RequestReader, ReadsTheNextRequest) {
   RequestReader reader(kBounds);
-  ASSERT_EQ(reader.read("GET /1 HTTP/1.1\r\nHost: a\r\nB: c\r\n\r\n"), Progress::kWhole);
+  ASSERT_EQ(reader.read("GET /1 HTTP/1.1\r\nHost: a\r\nB: c\r\n\r\n"), Progress::kReady);
   reader.next();
-  ASSERT_EQ(reader.read("GET /2 HTTP/1.1\r\nHost: a\r\n\r\n"), Progress::kWhole);
+  ASSERT_EQ(reader.read("GET /2 HTTP/1.1\r\nHost: a\r\n\r\n"), Progress::kReady);
   EXPECT_EQ(reader.request().target, "/2");
   EXPECT_EQ(reader.request().fields.size(), 1u);
 }

@@ -135,7 +135,8 @@ void RequestReader::arguments(std::string_view input, std::vector<std::string_vi
   const char* const text = inline_ ? text_.data() : input.data();
   out.resize(places_.size());
   for (std::size_t i = 0; i < places_.size(); ++i) {
-    out[i] = {text + places_[i].begin, places_[i].size};
+    const auto& [begin, size] = places_[i];
+    out[i] = {text + begin, size};
   }
 }
 

@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "limiter/limit_arguments.h"
+#include "server/net/bounds.h"
 
 namespace sluice::server::resp {
 
@@ -28,11 +30,8 @@ class RequestReader {
   // The longest inline command and the longest line with a length, as in Redis.
   static constexpr std::size_t kMostLine = std::size_t{64} << 10;
 
-  enum class Progress : std::uint8_t {
-    kMore,   // the request is not complete
-    kReady,  // use arguments() and size(); next() continues after it
-    kBad,    // why() has the error; nothing after it can be read
-  };
+  // kReady: use arguments() and size(); next() continues after it. kBad: why() has the error.
+  using Progress = ReadProgress;
 
   // `most_bytes`: of a request as it was sent; below 2^31.
   explicit RequestReader(std::size_t most_bytes = std::size_t{1} << 20,
@@ -47,19 +46,12 @@ class RequestReader {
   void arguments(std::string_view input, std::vector<std::string_view>& out) const;
   // Returns how many bytes the request took.
   std::size_t size() const noexcept { return position_; }
-  // Returns whether a part of a request has been read.
-  bool started() const noexcept { return left_ > 0 || position_ > 0; }
   void next();
 
   // Returns the error without the prefix "ERR ".
   const std::string& why() const noexcept { return text_; }
 
  private:
-  struct Place {
-    std::uint32_t begin;
-    std::uint32_t size;
-  };
-
   Progress read_inline(std::string_view input);
   Progress read_count(std::string_view input, bool authenticated);
   void read_short_bulks(std::string_view input);
@@ -70,7 +62,7 @@ class RequestReader {
 
   std::size_t most_bytes_;
   std::size_t most_arguments_;
-  std::vector<Place> places_;
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> places_;  // begin and size of each
   std::string text_;            // the words of an inline command, or the error
   std::string_view line_;       // the line that find_line() found, without its first byte
   std::uint32_t position_ = 0;  // bytes that are read
