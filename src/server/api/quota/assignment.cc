@@ -75,12 +75,11 @@ std::uint64_t share_of(const Limit& limit, std::uint64_t units, Duration time) {
   return static_cast<std::uint64_t>(of_period / limit.limit());
 }
 
-std::uint64_t ShareMeter::count(const Limit& limit, std::uint64_t share, Duration time) {
+std::uint64_t units_in(const Limit& limit, std::uint64_t share, Duration time, Wide* left) {
   const Wide whole = Wide{ticks(limit.period())} * quota::kWhole;
-  left_ += Wide{share} * limit.limit() * ticks(time);
-  const Wide units = left_ / whole;
-  left_ %= whole;
-  return static_cast<std::uint64_t>(units);
+  const Wide all = (left != nullptr ? *left : 0) + Wide{share} * limit.limit() * ticks(time);
+  if (left != nullptr) *left = all % whole;
+  return static_cast<std::uint64_t>(all / whole);
 }
 
 }  // namespace sluice::server

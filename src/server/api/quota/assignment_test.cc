@@ -84,11 +84,11 @@ TEST(ShareOf, IsTheDemandInTheUnitOfTheLimit) {
   EXPECT_EQ(share_of(token_bucket(1).per(1h), 1'000'000, 1s), std::uint64_t{1} << 50);
 }
 
-TEST(ShareMeter, LosesNoFractions) {
+TEST(UnitsIn, LosesNoFractions) {
   const Limit limit = fixed_window(7).per(3s);
-  ShareMeter meter;
+  unsigned __int128 left = 0;
   std::uint64_t sum = 0;
-  for (int i = 0; i < 3000; ++i) sum += meter.count(limit, kWhole, 1ms);
+  for (int i = 0; i < 3000; ++i) sum += units_in(limit, kWhole, 1ms, &left);
   EXPECT_EQ(sum, 7);
 }
 

@@ -69,7 +69,7 @@ BucketRules BucketResolver::resolve(const RuleSet& rules, std::string_view domai
   const RuleAnswer& answer = decider_.decide_parts(rules, domain, {&part, 1}, {}, Verb::kTake);
   BucketRules out;
   if (!answer.decision.allowed()) {
-    out.verdict = BucketRules::Verdict::kDeny;
+    out.verdict = Assignment::Kind::kDenyAll;
     return out;
   }
   for (const LimitAnswer& limit : answer.limits) {
@@ -91,7 +91,7 @@ BucketRules BucketResolver::resolve(const RuleSet& rules, std::string_view domai
                       .at_least = limit.limit->share_at_least});
     }
   }
-  if (!out.limits.empty()) out.verdict = BucketRules::Verdict::kLimits;
+  if (!out.limits.empty()) out.verdict = Assignment::Kind::kTokens;
   return out;
 }
 
@@ -99,7 +99,7 @@ BucketRules BucketResolver::resolve(const RuleSet& rules, std::string_view domai
 BucketRules BucketResolver::resolve_counter(const RuleSet& rules,
                                             const AttributeSource& attributes) const {
   BucketRules out;
-  out.verdict = BucketRules::Verdict::kUnknown;
+  out.verdict.reset();
   const std::string_view written = attributes.find("counter").value_or("");
   // A block can be of any limit.
   auto counter = rules::check_counter(rules, written, {.kind = Override::Kind::kBlocked});
@@ -133,14 +133,14 @@ BucketRules BucketResolver::resolve_counter(const RuleSet& rules,
   if (!can_be_assigned(found.numbers, *limit)) {
     out.not_assigned.emplace_back(written);
   } else if (given && given->kind == Override::Kind::kBlocked) {
-    out.verdict = BucketRules::Verdict::kDeny;
+    out.verdict = Assignment::Kind::kDenyAll;
   } else if (rule.mode == RuleMode::kShadow) {
-    out.verdict = BucketRules::Verdict::kAllow;
+    out.verdict = Assignment::Kind::kAllowAll;
     out.shadow.push_back(std::move(found));
   } else if (given && given->kind == Override::Kind::kUnlimited) {
-    out.verdict = BucketRules::Verdict::kAllow;
+    out.verdict = Assignment::Kind::kAllowAll;
   } else {
-    out.verdict = BucketRules::Verdict::kLimits;
+    out.verdict = Assignment::Kind::kTokens;
     out.limits.push_back(std::move(found));
   }
   return out;

@@ -135,9 +135,9 @@ void QuotaService::count(Counter& counter) {
   const Limit& limit = counter.of.numbers;
   const Duration time = now_ - counter.counted;
   const std::uint64_t held = counter.parts.held(now_);
-  counter.owed += counter.meter.count(limit, held, time);
+  counter.owed += units_in(limit, held, time, &counter.left);
   const std::uint64_t half = counter.share.part / 2;
-  counter.due = counter.due_meter.count(limit, half - std::min(half, held), time);
+  counter.due = units_in(limit, half - std::min(half, held), time, &counter.due_left);
   counter.counted = now_;
   // Keeps the units of a start that waits; what is owed is paid later.
   const bool keeps_ready = std::exchange(counter.is_awaited, false) && half > held;
@@ -265,12 +265,12 @@ Duration QuotaService::horizon_of(const Counter& counter) const {
 // the limit.
 std::uint64_t QuotaService::tolerated_in(const Counter& counter) const {
   const Duration time = std::max(Duration{parts_.config.every}, kQuotaLatency);
-  return ShareMeter().count(counter.of.numbers, counter.share.part, time);
+  return units_in(counter.of.numbers, counter.share.part, time);
 }
 
 // What may be owed if that share of the limit pays it back.
 std::uint64_t QuotaService::owed_by(const Counter& counter, std::uint64_t share) const {
-  return tolerated_in(counter) + ShareMeter().count(counter.of.numbers, share, horizon_of(counter));
+  return tolerated_in(counter) + units_in(counter.of.numbers, share, horizon_of(counter));
 }
 
 // What is owed beyond tolerated_in() is paid back by smaller parts.
@@ -291,11 +291,10 @@ void QuotaService::plan(Counter& counter, std::vector<Subscription*>& changed) {
 // Returns what the bucket gets, if that must be sent.
 std::optional<Assignment> QuotaService::choose(Subscription& subscription) {
   const BucketRules& rules = subscription.bucket->rules;
-  if (rules.verdict == BucketRules::Verdict::kUnknown) return std::nullopt;
-  Assignment next;
-  if (rules.verdict == BucketRules::Verdict::kDeny) next.kind = Assignment::Kind::kDenyAll;
+  if (!rules.verdict) return std::nullopt;
+  Assignment next{.kind = *rules.verdict};
   bool has_failed = false;
-  if (rules.verdict == BucketRules::Verdict::kLimits) {
+  if (rules.verdict == Assignment::Kind::kTokens) {
     std::vector<QuotaPart> parts;
     for (const Link& link : subscription.links) {
       const Counter& counter = *link.counter;

@@ -108,7 +108,7 @@ void QuotaService::accept(ProxyId id, BucketReport& report) {
     const std::uint64_t used = std::min(report.allowed, kMaxAmount / link.cost) * link.cost;
     stats_.used += used;
     const std::uint64_t part = counter.parts.assigned(subscription.id);
-    const std::uint64_t had = ShareMeter().count(counter.of.numbers, part, report.elapsed);
+    const std::uint64_t had = units_in(counter.of.numbers, part, report.elapsed);
     stats_.wasted += had > used ? had - used : 0;
   }
   ask(subscription, true);
@@ -204,7 +204,7 @@ void QuotaService::ask(Subscription& subscription, bool has_reported) {
       if (&other == &link) continue;
       const Counter& counter = *other.counter;
       const std::uint64_t most = counter.parts.available(subscription.id);
-      const std::uint64_t units = ShareMeter().count(counter.of.numbers, most, time);
+      const std::uint64_t units = units_in(counter.of.numbers, most, time);
       requests = std::min(requests, units / other.cost + 1);
     }
     const quota::Claim claim{
@@ -249,7 +249,7 @@ void QuotaService::warn_of(const BucketRules& rules) {
     // Keys of counters may be many, so only their number is bounded.
     if (warned_.size() >= kMostBuckets && !warned_.contains(limit)) return;
     if (std::exchange(warned_[limit], version_) == version_) continue;
-    if (rules.verdict == BucketRules::Verdict::kUnknown) {
+    if (!rules.verdict) {
       parts_.log.warning(
           "a server asks for a part of a counter that these rules do not have, or that cannot be "
           "assigned; its on_store_error decides",

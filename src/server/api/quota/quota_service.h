@@ -59,15 +59,11 @@ Assignment assign(std::span<const QuotaPart> parts, Duration every);
 // Returns how much of the limit `units` are in that time, as a share. At most 2^50.
 std::uint64_t share_of(const Limit& limit, std::uint64_t units, Duration time);
 
-// Counts the units of shares while time passes. It keeps the fractions, so that nothing is lost.
-class ShareMeter {
- public:
-  // Returns the whole units of `share` of the limit in `time`, with what was left before.
-  std::uint64_t count(const Limit& limit, std::uint64_t share, Duration time);
-
- private:
-  unsigned __int128 left_ = 0;  // 2^-40 units, times the period in ticks
-};
+// Returns the whole units of `share` of the limit in `time`. `left`: fractions that were left
+// before, and then those that are left, in 2^-40 units times the period in ticks, so that nothing
+// is lost.
+std::uint64_t units_in(const Limit& limit, std::uint64_t share, Duration time,
+                       unsigned __int128* left = nullptr);
 
 // The domain of streams from other servers (`store: quota://`). The attributes of their buckets are
 // `counter`, the key of a counter of a rule in any domain, in UTF-8; `numbers` of the limit there;
@@ -97,11 +93,9 @@ struct BucketLimit {
 
 // What the rules say of a bucket. Borrows from the rules.
 struct BucketRules {
-  // What decides about its requests: its limits, or the same answer to all of them. kUnknown: no
-  // rule, so that it gets no assignment.
-  enum class Verdict : std::uint8_t { kLimits, kAllow, kDeny, kUnknown };
-
-  Verdict verdict = Verdict::kAllow;
+  // What decides about its requests: its limits (kTokens), or the same answer to all of them.
+  // Nothing: no rule, so that it gets no assignment.
+  std::optional<Assignment::Kind> verdict = Assignment::Kind::kAllowAll;
   std::vector<BucketLimit> limits;  // that it gets parts of
   std::vector<BucketLimit> shadow;  // that only count it
   // Limits that cannot be assigned, "RULE/LIMIT": those with permits, budgets, and those that count

@@ -72,19 +72,19 @@ struct QuotaService::Counter {
   RuleSet source;  // which `of` borrows from, for as long as its parts may be used
   BucketLimit of;
   quota::Allocator parts;
-  std::vector<Subscription*> users = {};  // by their ids
-  ShareMeter meter = {}, due_meter = {};
-  Instant counted;                      // until when its units are in `owed`
-  std::uint64_t owed = 0;               // units to take that may be in use already
-  Instant again = {};                   // when the store is asked for them again
-  std::uint64_t wanted = 0;             // units for the starts of new assignments
-  std::uint64_t ready = 0;              // of these, taken
-  std::uint64_t due = 0;                // for starts, whatever direct requests have taken
-  bool is_awaited = false;              // an assignment waits until more is `ready`
-  QuotaShare share = {};                // of this server
-  std::uint64_t level = 0;              // by which it was weighed last
-  std::uint64_t total = quota::kWhole;  // without what is owed
-  std::optional<Reason> failure = {};   // why the store cannot decide
+  std::vector<Subscription*> users = {};     // by their ids
+  unsigned __int128 left = 0, due_left = 0;  // see units_in()
+  Instant counted;                           // until when its units are in `owed`
+  std::uint64_t owed = 0;                    // units to take that may be in use already
+  Instant again = {};                        // when the store is asked for them again
+  std::uint64_t wanted = 0;                  // units for the starts of new assignments
+  std::uint64_t ready = 0;                   // of these, taken
+  std::uint64_t due = 0;                     // for starts, whatever direct requests have taken
+  bool is_awaited = false;                   // an assignment waits until more is `ready`
+  QuotaShare share = {};                     // of this server
+  std::uint64_t level = 0;                   // by which it was weighed last
+  std::uint64_t total = quota::kWhole;       // without what is owed
+  std::optional<Reason> failure = {};        // why the store cannot decide
   bool is_blocked = false;
   bool is_news = false;
   std::uint64_t planned = 0;  // the event of its latest plan
