@@ -92,12 +92,6 @@ std::vector<server::RulesText> texts_with(std::vector<server::RulesText> texts,
   return texts;
 }
 
-std::vector<RuleText> views_of(const std::vector<server::RulesText>& texts) {
-  std::vector<RuleText> out;
-  for (const server::RulesText& text : texts) out.push_back({text.name, text.text});
-  return out;
-}
-
 std::vector<RuleDifference> compare_texts(const std::vector<server::RulesText>& before,
                                           const std::vector<server::RulesText>& after) {
   return rules::compare_rules(views_of(before), views_of(after));

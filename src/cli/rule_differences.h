@@ -29,9 +29,6 @@ std::vector<server::RulesText> texts_of(AdminClient& client, std::uint64_t versi
 std::vector<server::RulesText> texts_with(std::vector<server::RulesText> texts,
                                           const std::vector<server::TemporaryChange>& changes);
 
-// Returns the texts for functions of rules. They borrow the bytes.
-std::vector<RuleText> views_of(const std::vector<server::RulesText>& texts);
-
 // Returns how the rules of two sets of texts differ by what they mean.
 std::vector<rules::RuleDifference> compare_texts(const std::vector<server::RulesText>& before,
                                                  const std::vector<server::RulesText>& after);

@@ -8,6 +8,7 @@
 #include "core/limit.h"
 #include "core/period.h"
 #include "rules/attributes.h"
+#include "rules/schema.h"
 
 namespace sluice::envoy {
 namespace {
@@ -129,10 +130,8 @@ class Converter {
       return;
     }
     if (last.shadow_mode) out_ += "    mode: shadow\n";
-    constexpr std::string_view kPolicies[] = {"allow", "deny", "local"};
     const auto policy = last.rate_limit->on_store_error.value_or(FailurePolicy::kAllow);
-    out_ +=
-        "    on_store_error: " + std::string(kPolicies[static_cast<std::size_t>(policy)]) + "\n";
+    out_ += "    on_store_error: " + std::string(rules::schema::word_of(policy)) + "\n";
     write_limit(path);
   }
 

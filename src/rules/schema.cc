@@ -351,7 +351,6 @@ namespace {
 
 // In the order of their enumerators, on which kSet relies.
 constexpr std::array<std::string_view, 2> kOnMissing{"skip", "deny"};
-constexpr std::array<std::string_view, 3> kOnStoreError{"allow", "deny", "local"};
 constexpr std::array<std::string_view, 2> kRuleModes{"enforce", "shadow"};
 constexpr std::array<std::string_view, 2> kRuleActions{"allow", "deny"};
 constexpr std::array<std::string_view, 4> kHeaderFields{"draft", "legacy", "both", "none"};

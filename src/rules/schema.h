@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -127,6 +129,12 @@ struct Map {
   std::span<const std::string_view> one_of = {};  // keys of which a map needs exactly one
   bool is_short = false;                          // a text instead of a map is its first key
 };
+
+// The words of `on_store_error`, in the order of FailurePolicy.
+inline constexpr std::array<std::string_view, 3> kOnStoreError{"allow", "deny", "local"};
+constexpr std::string_view word_of(FailurePolicy policy) noexcept {
+  return kOnStoreError[static_cast<std::size_t>(policy)];
+}
 
 // What the top of a rules file says of its rules.
 struct FileSettings {

@@ -81,6 +81,13 @@ std::string error_lines(const std::vector<RuleError>& errors) {
   return out;
 }
 
+std::vector<RuleText> views_of(const std::vector<RulesText>& texts) {
+  std::vector<RuleText> out;
+  out.reserve(texts.size());
+  for (const RulesText& text : texts) out.push_back({text.name, text.text});
+  return out;
+}
+
 FileLook look_at_file(std::string path) {
   struct stat found = {};
   if (::stat(path.c_str(), &found) != 0) return {.path = std::move(path), .error = errno};

@@ -16,6 +16,9 @@ struct RulesText {
   friend bool operator==(const RulesText&, const RulesText&) = default;
 };
 
+// Returns the texts for functions of rules. Borrows them.
+std::vector<RuleText> views_of(const std::vector<RulesText>& texts);
+
 // The attributes of a file, with symbolic links followed. They differ after the file was written in
 // place or replaced, and after a link on the way was changed.
 struct FileLook {

@@ -32,13 +32,6 @@ rules:
 
 namespace {
 
-std::vector<RuleText> views_of(const std::vector<RulesText>& texts) {
-  std::vector<RuleText> files;
-  files.reserve(texts.size());
-  for (const RulesText& text : texts) files.push_back({text.name, text.text});
-  return files;
-}
-
 Expected<RuleSet, RulesManager::Errors> parse(const std::vector<RulesText>& texts,
                                               const RuleTerms& terms) {
   return RuleSet::parse(views_of(texts), terms);

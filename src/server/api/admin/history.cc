@@ -9,6 +9,7 @@
 #include "core/limit.h"
 #include "core/period.h"
 #include "rules/rule_set.h"
+#include "rules/schema.h"
 #include "server/api/admin/live_page.h"
 #include "server/api/admin/pages.h"
 
@@ -227,7 +228,7 @@ void write_rule_facts(JsonWriter& json, const Rule& rule) {
       .member("action", rule.action == RuleAction::kLimit   ? "limit"
                         : rule.action == RuleAction::kAllow ? "allow"
                                                             : "deny")
-      .member("on_store_error", name_of(rule.on_store_error));
+      .member("on_store_error", rules::schema::word_of(rule.on_store_error));
 }
 
 // The numbers are left out if the request's plan decides which they are.

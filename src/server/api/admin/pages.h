@@ -88,8 +88,6 @@ void write_outage(JsonWriter& json, const ServerStatus& server, const RulesStatu
 // "temporary", if there are some.
 void write_temporary(JsonWriter& json, const std::vector<TemporaryChange>& changes);
 Page show_events, show_history;
-// "allow", "deny" or "local", as rules write it.
-std::string_view name_of(FailurePolicy policy) noexcept;
 // What a rule and a limit are, as members.
 void write_rule_facts(JsonWriter& json, const Rule& rule);
 void write_limit_facts(JsonWriter& json, const Rule& rule, const RuleLimit& limit);

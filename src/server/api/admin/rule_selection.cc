@@ -8,6 +8,7 @@
 #include "base/quoted.h"
 #include "base/request_target.h"
 #include "rules/counter_key.h"
+#include "rules/schema.h"
 #include "server/decide/named_attributes.h"
 #include "server/protocol/http/fields.h"
 
@@ -153,7 +154,8 @@ void answer_failed(const Call& call, const RuleCounter& counter, const Decision&
   if (only_reads && rule != nullptr && decision.reason != Reason::kStoreFull) {
     detail.append("; meanwhile requests of the rule are decided by ")
         .append(rule->mode == RuleMode::kShadow ? "mode: shadow" : "on_store_error: ")
-        .append(rule->mode == RuleMode::kShadow ? "" : name_of(rule->on_store_error));
+        .append(rule->mode == RuleMode::kShadow ? ""
+                                                : rules::schema::word_of(rule->on_store_error));
   }
   answer(call, 503, detail);
 }

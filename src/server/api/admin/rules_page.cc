@@ -19,6 +19,7 @@
 #include "core/period.h"
 #include "rules/diagnostics.h"
 #include "rules/rule_changes.h"
+#include "rules/schema.h"
 #include "server/api/admin/pages.h"
 #include "server/api/admin/rule_selection.h"
 #include "server/protocol/http/fields.h"
@@ -202,7 +203,6 @@ bool begin_limit(Patch& patch, const JsonValue& value, JsonProblem& problem) {
 }
 
 constexpr auto kModes = std::to_array<std::string_view>({"enforce", "shadow"});
-constexpr auto kPolicies = std::to_array<std::string_view>({"allow", "deny", "local"});
 
 bool set_for(Patch& patch, const JsonValue& value, JsonProblem& problem) {
   constexpr Duration kLongest = std::chrono::hours(24 * 366);
@@ -227,7 +227,7 @@ constexpr Member kOfPatch[] = {
      .kinds = base::kJsonText,
      .expected = kPolicy,
      .set = base::json_into<&Patch::changes, &rules::RuleChanges::on_store_error>,
-     .one_of = kPolicies},
+     .one_of = rules::schema::kOnStoreError},
     {"for", base::kJsonText, kFor, set_for},
     // Not a parameter of the query: an older server would ignore that, and change the rules.
     {"dry_run", base::kJsonTrue | base::kJsonFalse, "expected true or false",
@@ -296,13 +296,6 @@ void write_prices_schema(JsonWriter& json) { base::write_json_schema(json, kPric
 namespace {
 
 constexpr std::size_t kMostDifferences = 1000;
-
-std::vector<RuleText> views_of(const std::vector<RulesText>& texts) {
-  std::vector<RuleText> out;
-  out.reserve(texts.size());
-  for (const RulesText& text : texts) out.push_back({text.name, text.text});
-  return out;
-}
 
 // Writes the differences between two sets of rules, as `sluice rules diff --json` does.
 void write_differences(JsonWriter& json, const std::vector<RulesText>& before,

@@ -6,6 +6,7 @@
 #include "base/request_target.h"
 #include "core/period.h"
 #include "rules/counter_key.h"
+#include "rules/schema.h"
 #include "server/api/admin/live_page.h"
 #include "server/api/admin/pages.h"
 
@@ -34,15 +35,6 @@ void write_server(JsonWriter& json, const ServerStatus& status) {
   json.end_object();
 }
 
-std::string_view name_of(FailurePolicy policy) noexcept {
-  switch (policy) {
-    case FailurePolicy::kAllow: return "allow";
-    case FailurePolicy::kDeny: return "deny";
-    case FailurePolicy::kLocal: return "local";
-  }
-  return "allow";
-}
-
 namespace {
 
 // Writes what each of the first `most` rules with limits does without the store. A rule in shadow
@@ -54,7 +46,8 @@ void write_meanwhile(JsonWriter& json, const RuleSet& rules, std::size_t most) {
     const bool is_shadow = rule.mode == RuleMode::kShadow;
     json.begin_object()
         .member("name", rule.name)
-        .member("does", name_of(is_shadow ? FailurePolicy::kAllow : rule.on_store_error));
+        .member("does",
+                rules::schema::word_of(is_shadow ? FailurePolicy::kAllow : rule.on_store_error));
     json.end_object();
   }
   json.end_array();
@@ -204,7 +197,7 @@ void write_limits(JsonWriter& json, const RuleSet& rules) {
     if (rule.action == RuleAction::kAllow) json.member("action", "allow");
     if (rule.action == RuleAction::kDeny) json.member("action", "deny");
     if (rule.action == RuleAction::kLimit) {
-      json.member("on_store_error", name_of(rule.on_store_error));
+      json.member("on_store_error", rules::schema::word_of(rule.on_store_error));
     }
     json.key("limits").begin_array();
     for (const RuleLimit& limit : rule.limits) {
