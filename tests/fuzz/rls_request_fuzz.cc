@@ -1,9 +1,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "envoy/service/ratelimit/v3/rls.pb.h"
 #include "metrics/metrics.h"
@@ -32,6 +35,13 @@ constexpr const char* kNative =
     "9, "
     "per: day } ]\n";
 
+std::unique_ptr<server::EnvoyManager> open(server::EnvoyOptions options) {
+  const auto file = std::filesystem::temp_directory_path() / "sluice_rls_request_fuzz.yaml";
+  std::ofstream(file) << kEnvoy;
+  options.files = {file.string()};
+  return std::move(server::EnvoyManager::open(std::move(options)).value());
+}
+
 // Two services, one of them with every setting that changes what it does.
 struct Services {
   MemoryStore store{{.max_keys = 1024}};
@@ -39,11 +49,9 @@ struct Services {
   metrics::Registry registry;
   server::Log log{{.level = server::LogLevel::kOff}};
   server::DenialLog denials{log};
-  std::unique_ptr<server::EnvoyManager> plain =
-      std::move(*server::EnvoyManager::open_texts({{"f", std::string(kEnvoy)}}));
-  std::unique_ptr<server::EnvoyManager> all = std::move(*server::EnvoyManager::open_texts(
-      {{"f", std::string(kEnvoy)}},
-      {.consume_on_reject = true, .shadow_mode = true, .headers = true, .request_metadata = true}));
+  std::unique_ptr<server::EnvoyManager> plain = open({});
+  std::unique_ptr<server::EnvoyManager> all = open(
+      {.consume_on_reject = true, .shadow_mode = true, .headers = true, .request_metadata = true});
   std::unique_ptr<server::RulesManager> rules =
       std::move(*server::RulesManager::open_source({{"n", kNative}}));
   server::Session::Parts session{limiter, *rules, registry.make_recorder(), denials};

@@ -48,12 +48,6 @@ void append_name(std::string& out, const Descriptor& descriptor, std::span<const
 
 }  // namespace
 
-std::string_view EnvoyFiles::to_string(Cell cell) noexcept {
-  static constexpr std::array<std::string_view, 3> kNames = {"within_limit", "over_limit",
-                                                             "shadow_mode"};
-  return kNames[cell];
-}
-
 EnvoyFiles::EnvoyFiles(envoy::Config config) : config_(std::move(config)) {
   for (auto& stripe : stripes_) stripe = std::make_unique<Tally[]>(config_.limited().size());
   for (const Descriptor* limited : config_.limited()) {
@@ -66,14 +60,14 @@ void EnvoyFiles::count(const envoy::Status& status, std::span<const Entry> entri
   if (status.descriptor == nullptr || (!status.limit && !status.unlimited)) return;
   const Descriptor& descriptor = *status.descriptor;
   const bool over = !status.decision.allowed();
-  const Cell cell = !over ? kWithinLimit : !status.is_over ? kShadow : kOverLimit;
+  const std::size_t cell = !over ? kWithinLimit : !status.is_over ? kShadow : kOverLimit;
   if (by_values_[descriptor.number]) return count_by_value(descriptor, entries, cell);
   Tally& tally = stripes_[stripe % kStripes][descriptor.number];
   tally[cell].fetch_add(1, std::memory_order_relaxed);
 }
 
 void EnvoyFiles::count_by_value(const Descriptor& descriptor, std::span<const Entry> entries,
-                                Cell cell) {
+                                std::size_t cell) {
   std::string name = descriptor.rule.domain + "/";
   append_name(name, descriptor, entries, descriptor.detailed_metric);
   const std::lock_guard lock(mutex_);
@@ -114,14 +108,6 @@ Expected<std::unique_ptr<EnvoyManager>, EnvoyManager::Errors> EnvoyManager::open
   return manager;
 }
 
-Expected<std::unique_ptr<EnvoyManager>, EnvoyManager::Errors> EnvoyManager::open_texts(
-    std::vector<RulesText> texts, EnvoyOptions options, const RuleTerms& terms) {
-  std::unique_ptr<EnvoyManager> manager(new EnvoyManager(std::move(options), terms));
-  auto read = manager->adopt({.picture = {}, .texts = std::move(texts), .errors = {}});
-  if (!read) return Unexpected{std::move(read.error())};
-  return manager;
-}
-
 Expected<bool, EnvoyManager::Errors> EnvoyManager::reload() {
   const std::lock_guard changing(change_mutex_);
   if (!has_files()) return false;
@@ -137,9 +123,7 @@ Expected<bool, EnvoyManager::Errors> EnvoyManager::adopt(FilesRead read) {
   known_ = last_look_ = std::move(read.picture);
   if (!read.errors.empty()) return Unexpected{std::move(read.errors)};
   if (read.texts == texts_) return false;
-  std::vector<RuleText> files;
-  for (const RulesText& text : read.texts) files.push_back({text.name, text.text});
-  auto config = envoy::Config::parse(files, terms_, options_.merge_domains);
+  auto config = envoy::Config::parse(views_of(read.texts), terms_, options_.merge_domains);
   if (!config) return Unexpected{std::move(config.error())};
   auto next = std::make_shared<EnvoyFiles>(std::move(*config));
   texts_ = std::move(read.texts);

@@ -10,6 +10,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -31,8 +32,10 @@ namespace sluice::server {
 // few threads share; with values, also a lock.
 class EnvoyFiles {
  public:
-  enum Cell : std::size_t { kWithinLimit, kOverLimit, kShadow };
-  using Cells = std::array<std::uint64_t, 3>;
+  static constexpr std::size_t kWithinLimit = 0, kOverLimit = 1, kShadow = 2;
+  static constexpr auto kCellNames =
+      std::to_array<std::string_view>({"within_limit", "over_limit", "shadow_mode"});
+  using Cells = std::array<std::uint64_t, kCellNames.size()>;
   using Sums = std::map<std::string, Cells>;
 
   static constexpr std::size_t kMostValues = 100;  // per limit
@@ -47,14 +50,12 @@ class EnvoyFiles {
              std::size_t stripe);
   void add_to(Sums& sums) const;
 
-  static std::string_view to_string(Cell cell) noexcept;
-
  private:
   static constexpr std::size_t kStripes = 8;
-  using Tally = std::array<std::atomic<std::uint64_t>, 3>;  // by cell
+  using Tally = std::array<std::atomic<std::uint64_t>, kCellNames.size()>;
 
   void count_by_value(const envoy::Descriptor& descriptor, std::span<const envoy::Entry> entries,
-                      Cell cell);
+                      std::size_t cell);
 
   const envoy::Config config_;
   std::array<std::unique_ptr<Tally[]>, kStripes> stripes_;
@@ -87,11 +88,6 @@ class EnvoyManager {
   // domains. Errors: all errors of the files.
   static Expected<std::unique_ptr<EnvoyManager>, Errors> open(EnvoyOptions options = {},
                                                               const RuleTerms& terms = {});
-
-  // The same for texts that never change.
-  static Expected<std::unique_ptr<EnvoyManager>, Errors> open_texts(std::vector<RulesText> texts,
-                                                                    EnvoyOptions options = {},
-                                                                    const RuleTerms& terms = {});
 
   // Reads the files again. Returns whether they had changed. Errors: all errors of the files.
   Expected<bool, Errors> reload();

@@ -158,8 +158,8 @@ std::vector<metrics::Registry::Row> envoy_rows(const EnvoyManager& envoy) {
   std::vector<metrics::Registry::Row> rows;
   for (const auto& [name, cells] : envoy.counted()) {
     for (std::size_t i = 0; i < cells.size(); ++i) {
-      const auto outcome = EnvoyFiles::to_string(static_cast<EnvoyFiles::Cell>(i));
-      rows.push_back({{name, std::string(outcome)}, static_cast<double>(cells[i])});
+      rows.push_back(
+          {{name, std::string(EnvoyFiles::kCellNames[i])}, static_cast<double>(cells[i])});
     }
   }
   return rows;

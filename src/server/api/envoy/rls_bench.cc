@@ -5,8 +5,11 @@
 //   Messages/N a domain that nobody has: reading and writing messages, and the metrics
 #include <benchmark/benchmark.h>
 
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "envoy/service/ratelimit/v3/rls.pb.h"
@@ -33,13 +36,19 @@ rules:
       - { key: "{user}", algorithm: fixed_window, limit: 1000000, per: 1h, align: clock }
 )";
 
+std::unique_ptr<EnvoyManager> open_envoy() {
+  const auto file = std::filesystem::temp_directory_path() / "sluice_rls_bench.yaml";
+  std::ofstream(file) << kEnvoy;
+  return std::move(EnvoyManager::open({.files = {file.string()}}).value());
+}
+
 struct Bench {
   MemoryStore store;
   Limiter limiter{store};
   metrics::Registry registry;
   Log log{{.level = LogLevel::kOff}};
   DenialLog denials{log};
-  std::unique_ptr<EnvoyManager> envoy = std::move(*EnvoyManager::open_texts({{"f", kEnvoy}}));
+  std::unique_ptr<EnvoyManager> envoy = open_envoy();
   std::unique_ptr<RulesManager> rules = std::move(*RulesManager::open_source({{"n", kNative}}));
   RlsService service{{limiter, *rules, registry.make_recorder(), denials}, *envoy};
 };
