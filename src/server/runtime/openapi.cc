@@ -120,7 +120,7 @@ void write_response(JsonWriter& json, const http::Route& route, const std::strin
   json.key(status);
   if (!is_answer) return write_reference(json, "responses/Problem");
   if (route.decides) return write_reference(json, "responses/Decision");
-  json.begin_object().member("description", status_title(std::stoi(status)));
+  json.begin_object().member("description", reason_phrase(std::stoi(status)));
   if (route.has_limits) write_fields(json);
   const auto types = words_of(route.answer_types);
   if (!types.empty()) json.key("content").begin_object();

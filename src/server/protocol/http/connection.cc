@@ -298,14 +298,6 @@ void append_length(std::string& out, std::size_t length) {
 
 }  // namespace
 
-std::string_view reason_phrase(int status) noexcept {
-  namespace http = boost::beast::http;
-  const auto known = http::int_to_status(static_cast<unsigned>(status));
-  if (known == http::status::unknown) return {};
-  const auto phrase = http::obsolete_reason(known);
-  return {phrase.data(), phrase.size()};
-}
-
 void append_head(std::string& out, const Response& response, std::string_view date, bool keep_alive,
                  int version) {
   append_status(out, response.status);

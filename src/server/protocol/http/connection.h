@@ -139,9 +139,6 @@ class RequestReader {
 void append_head(std::string& out, const Response& response, std::string_view date, bool keep_alive,
                  int version = 11);
 
-// Returns "OK", "Too Many Requests", ...; empty if the status has no usual phrase.
-std::string_view reason_phrase(int status) noexcept;
-
 using Handlers = net::WorkerPool<Handler>;
 
 // What a front end serves.

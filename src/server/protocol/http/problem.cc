@@ -1,31 +1,18 @@
 #include "server/protocol/http/problem.h"
 
+#include <boost/beast/http/status.hpp>
+
 #include "limiter/text_buffer.h"
 
 namespace sluice::server {
 
-std::string_view status_title(int status) noexcept {
-  switch (status) {
-    case 400: return "Bad Request";
-    case 401: return "Unauthorized";
-    case 403: return "Forbidden";
-    case 404: return "Not Found";
-    case 405: return "Method Not Allowed";
-    case 408: return "Request Timeout";
-    case 409: return "Conflict";
-    case 411: return "Length Required";
-    case 413: return "Content Too Large";
-    case 414: return "URI Too Long";
-    case 415: return "Unsupported Media Type";
-    case 417: return "Expectation Failed";
-    case 429: return "Too Many Requests";
-    case 431: return "Request Header Fields Too Large";
-    case 500: return "Internal Server Error";
-    case 501: return "Not Implemented";
-    case 503: return "Service Unavailable";
-    case 505: return "HTTP Version Not Supported";
-    default: return "Error";
-  }
+std::string_view reason_phrase(int status) noexcept {
+  namespace http = boost::beast::http;
+  if (status == 413) return "Content Too Large";  // RFC 9110, which Beast does not know
+  const auto known = http::int_to_status(static_cast<unsigned>(status));
+  if (known == http::status::unknown) return {};
+  const auto phrase = http::obsolete_reason(known);
+  return {phrase.data(), phrase.size()};
 }
 
 void append_problem(std::string& out, const Problem& problem, std::string_view members) {
@@ -33,7 +20,8 @@ void append_problem(std::string& out, const Problem& problem, std::string_view m
   text.put("{\"type\":");
   text.put_json(problem.type.empty() ? "about:blank" : problem.type);
   text.put(",\"title\":");
-  text.put_json(problem.title.empty() ? status_title(problem.status) : problem.title);
+  const std::string_view phrase = reason_phrase(problem.status);
+  text.put_json(!problem.title.empty() ? problem.title : phrase.empty() ? "Error" : phrase);
   text.put(",\"status\":");
   text.put_number(static_cast<std::uint64_t>(problem.status));
   if (!problem.detail.empty()) {

@@ -13,12 +13,12 @@ inline constexpr std::string_view kProblemType = "application/problem+json";
 struct Problem {
   int status = 400;
   std::string_view detail = {};  // the error and how to correct it
-  std::string_view title = {};   // empty: the title of the status
+  std::string_view title = {};   // empty: the phrase of the status, or "Error"
   std::string_view type = {};    // a URI; empty: "about:blank"
 };
 
-// Returns the name of a status, such as "Not Found", or "Error" for an unknown one.
-std::string_view status_title(int status) noexcept;
+// Returns "OK", "Too Many Requests", ...; empty if the status has no usual phrase.
+std::string_view reason_phrase(int status) noexcept;
 
 // Appends the problem as a JSON object. `members` adds more members: `"name":value,...`.
 void append_problem(std::string& out, const Problem& problem, std::string_view members = {});

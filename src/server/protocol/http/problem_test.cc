@@ -15,8 +15,12 @@ TEST(Problem, DefaultsToAboutBlankAndTheTitleOfItsStatus) {
   EXPECT_EQ(text_of({.status = 404, .detail = "no \"such\" path"}),
             "{\"type\":\"about:blank\",\"title\":\"Not Found\",\"status\":404,"
             "\"detail\":\"no \\\"such\\\" path\"}");
-  EXPECT_EQ(text_of({.status = 499}),
-            "{\"type\":\"about:blank\",\"title\":\"Error\",\"status\":499}");
+  EXPECT_EQ(text_of({.status = 413}),
+            "{\"type\":\"about:blank\",\"title\":\"Content Too Large\",\"status\":413}");
+  EXPECT_EQ(text_of({.status = 402}),
+            "{\"type\":\"about:blank\",\"title\":\"Payment Required\",\"status\":402}");
+  EXPECT_EQ(text_of({.status = 460}),
+            "{\"type\":\"about:blank\",\"title\":\"Error\",\"status\":460}");
 }
 
 TEST(Problem, HasTypeTitleAndMoreMembers) {

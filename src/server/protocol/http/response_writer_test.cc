@@ -30,6 +30,7 @@ TEST(ResponseWriter, WritesConnectionIfItDiffersFromTheDefaultOfTheVersion) {
 
 TEST(ResponseWriter, KnowsThePhraseOfAStatus) {
   EXPECT_EQ(reason_phrase(431), "Request Header Fields Too Large");
+  EXPECT_EQ(reason_phrase(413), "Content Too Large");
   EXPECT_EQ(reason_phrase(799), "");
 }
 
