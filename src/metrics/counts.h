@@ -18,6 +18,8 @@
 
 namespace sluice::metrics {
 
+inline constexpr std::size_t kReasons = static_cast<std::size_t>(Reason::kInvalid) + 1;
+
 // The counts that a person watches: the requests of each rule, and how long the answers took.
 // Counts never decrease while the rules stay the same.
 struct Activity {
@@ -43,7 +45,7 @@ struct Activity {
   // Requests that the store could not decide since the start, by these and earlier rules.
   std::uint64_t failed = 0;
   // The answers of all rules by their reason.
-  std::array<std::uint64_t, static_cast<std::size_t>(Reason::kInvalid) + 1> reasons{};
+  std::array<std::uint64_t, kReasons> reasons{};
   std::array<DurationCounts, kFrontEnds> durations;
 
   // Of all rules; `asked`: the requests.
@@ -51,7 +53,6 @@ struct Activity {
 };
 
 inline constexpr std::size_t kOutcomes = 2;  // allowed, and denied or failed
-inline constexpr std::size_t kReasons = static_cast<std::size_t>(Reason::kInvalid) + 1;
 
 constexpr std::size_t cell_of(Outcome outcome, Reason reason) noexcept {
   return (outcome == Outcome::kAllowed ? 0 : kReasons) + static_cast<std::size_t>(reason);

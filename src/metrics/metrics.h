@@ -45,7 +45,7 @@ enum class Event : std::uint8_t {
   kTlsFailed,         // a TLS handshake failed, or the client does not use TLS
   kNotAccepted,       // a wrong or forbidden request was answered with 4xx instead of a decision
 };
-inline constexpr std::size_t kEvents = 8;
+inline constexpr std::size_t kEvents = static_cast<std::size_t>(Event::kNotAccepted) + 1;
 
 // A histogram of durations: bucket k has those over 2^(k-1) and up to 2^k µs, the last one all
 // longer ones. A plain value.

@@ -366,22 +366,29 @@ constexpr std::string_view kCertificateHelp =
     "A name in the client's certificate: a DNS name in lower case or a URI of its alternative "
     "names, or its common name if it has neither. Requires `client_ca_file` (see TLS).";
 
-constexpr std::array<Key, 5> kUserKeys{
-    Key{.name = "name",
-        .type = Type::kText,
-        .required = true,
-        .least = 1,
-        .most = 256,
-        .help = "The user name for `AUTH` and `HELLO`. `default` is the user of a client "
-                "that sends only a password.",
-        .set = kSet<&KnownClient::name>},
-    choice("role", set_role, "`check`", kRoleNames, kRoleHelp),
-    path("password_file", kPath<&KnownClient::source, &SecretSource::file>,
-         "The file of the password, read at the start."),
-    unset_text("password_env", kSet<&KnownClient::source, &SecretSource::variable>, 128,
-               "The environment variable of the password, instead of a file."),
-    unset_text("certificate", kSet<&KnownClient::certificate>, 1024, kCertificateHelp),
-};
+// The keys of a client that is known by a secret or by its certificate.
+constexpr std::array<Key, 5> known_client(std::string_view about, std::string_view file,
+                                          std::string_view about_file, std::string_view variable,
+                                          std::string_view about_variable) {
+  return {Key{.name = "name",
+              .type = Type::kText,
+              .required = true,
+              .least = 1,
+              .most = 256,
+              .help = about,
+              .set = kSet<&KnownClient::name>},
+          choice("role", set_role, "`check`", kRoleNames, kRoleHelp),
+          path(file, kPath<&KnownClient::source, &SecretSource::file>, about_file),
+          unset_text(variable, kSet<&KnownClient::source, &SecretSource::variable>, 128,
+                     about_variable),
+          unset_text("certificate", kSet<&KnownClient::certificate>, 1024, kCertificateHelp)};
+}
+
+constexpr auto kUserKeys = known_client(
+    "The user name for `AUTH` and `HELLO`. `default` is the user of a client that sends only a "
+    "password.",
+    "password_file", "The file of the password, read at the start.", "password_env",
+    "The environment variable of the password, instead of a file.");
 constexpr Map kUser{"user", "each of `resp.users`", kUserKeys};
 
 constexpr std::array<Key, 3> kRespKeys{
@@ -399,21 +406,10 @@ constexpr std::array<Key, 3> kRespKeys{
 };
 constexpr Map kResp{"resp", "`resp`", kRespKeys};
 
-constexpr std::array<Key, 5> kClientKeys{
-    Key{.name = "name",
-        .type = Type::kText,
-        .required = true,
-        .least = 1,
-        .most = 256,
-        .help = "The name of the client, for messages.",
-        .set = kSet<&KnownClient::name>},
-    choice("role", set_role, "`check`", kRoleNames, kRoleHelp),
-    path("token_file", kPath<&KnownClient::source, &SecretSource::file>,
-         "The file of the bearer token, read at the start."),
-    unset_text("token_env", kSet<&KnownClient::source, &SecretSource::variable>, 128,
-               "The environment variable of the token, instead of a file."),
-    unset_text("certificate", kSet<&KnownClient::certificate>, 1024, kCertificateHelp),
-};
+constexpr auto kClientKeys =
+    known_client("The name of the client, for messages.", "token_file",
+                 "The file of the bearer token, read at the start.", "token_env",
+                 "The environment variable of the token, instead of a file.");
 constexpr Map kClient{"client", "each of `clients`", kClientKeys};
 
 constexpr std::array<Key, 2> kHttpKeys{

@@ -4,7 +4,6 @@
 #include <sys/un.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "base/quoted.h"
 
@@ -34,13 +33,8 @@ bool is_label(std::string_view label) {
 // address.
 bool is_host_name(std::string_view host) {
   if (host.size() > 253) return false;
-  while (true) {
-    const std::size_t dot = host.find('.');
-    const std::string_view label = host.substr(0, dot);
-    if (!is_label(label)) return false;
-    if (dot == host.npos) return !base::is_digits(label);
-    host.remove_prefix(dot + 1);
-  }
+  const auto labels = base::split(host, '.');
+  return std::ranges::all_of(labels, is_label) && !base::is_digits(labels.back());
 }
 
 Expected<Address> parse_unix(std::string_view text) {
@@ -55,13 +49,9 @@ Expected<Address> parse_unix(std::string_view text) {
 }
 
 Expected<std::uint16_t> parse_port(std::string_view text, std::string_view port) {
-  std::uint16_t value = 0;
-  const char* end = port.data() + port.size();
-  const auto result = std::from_chars(port.data(), end, value);
-  if (port.empty() || result.ec != std::errc{} || result.ptr != end) {
-    return wrong(text, " has no port " + base::in_quotes(port), "a port from 0 to 65535");
-  }
-  return value;
+  const auto value = base::read_number<std::uint16_t>(port);
+  if (value) return *value;
+  return wrong(text, " has no port " + base::in_quotes(port), "a port from 0 to 65535");
 }
 
 Expected<Address> parse_tcp(std::string_view text) {

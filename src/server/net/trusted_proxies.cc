@@ -1,10 +1,8 @@
 #include "server/net/trusted_proxies.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <mutex>
-#include <system_error>
 #include <utility>
 
 #include "base/quoted.h"
@@ -37,12 +35,9 @@ constexpr unsigned kAllBits = 128;
 
 // Reads the length of a prefix, written in plain digits.
 std::optional<unsigned> read_bits(std::string_view text, unsigned least, unsigned most) noexcept {
-  unsigned bits = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, bits);
-  if (error != std::errc{} || stop != end || bits < least || bits > most) return std::nullopt;
-  if (text.size() > 1 && text.front() == '0') return std::nullopt;
-  return bits;
+  const auto bits = base::read_number<unsigned>(text);
+  if (!bits || *bits < least || *bits > most) return std::nullopt;
+  return text.size() > 1 && text.front() == '0' ? std::nullopt : bits;
 }
 
 }  // namespace
@@ -86,7 +81,7 @@ std::string TrustedProxies::add(std::string_view text) {
     return in_quotes(text) + " has bits beyond its prefix; expected '" +
            std::string(network.view()) + "' or a single address";
   }
-  networks_.push_back({*address, all});
+  networks_.emplace_back(*address, all);
   return {};
 }
 
@@ -120,9 +115,9 @@ std::optional<TrustedProxies::Stranger> TrustedProxies::stranger(Instant now) co
 // A short prefix of IPv6 does not contain IPv4 addresses, although these are stored as IPv6.
 bool TrustedProxies::contains(const IpAddress& address) const noexcept {
   const bool v4 = address.is_v4();
-  return std::any_of(networks_.begin(), networks_.end(), [&](const Network& network) {
-    return (!v4 || network.bits >= IpAddress::kMappedBits) &&
-           address.shares_prefix(network.address, network.bits);
+  return std::any_of(networks_.begin(), networks_.end(), [&](const auto& network) {
+    const auto& [prefix, bits] = network;
+    return (!v4 || bits >= IpAddress::kMappedBits) && address.shares_prefix(prefix, bits);
   });
 }
 

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/ip_address.h"
@@ -57,14 +58,10 @@ class TrustedProxies {
     std::mutex mutex;                           // of the next
     Stranger latest;
   };
-  struct Network {
-    IpAddress address;
-    unsigned bits;  // of the 128
-  };
 
   std::string add(std::string_view text);
 
-  std::vector<Network> networks_;
+  std::vector<std::pair<IpAddress, unsigned>> networks_;  // and how many of the 128 bits
   bool unix_ = false;
   std::shared_ptr<Strangers> strangers_ = std::make_shared<Strangers>();
 };

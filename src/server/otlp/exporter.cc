@@ -54,28 +54,26 @@ Expected<Endpoint> parse_endpoint(std::string_view text) {
   return out;
 }
 
-struct Field {
-  std::string name, value;
-};
+using Fields = std::vector<std::pair<std::string, std::string>>;
 
 // An error does not repeat the text, which is secret.
-Expected<std::vector<Field>> parse_headers(std::string_view text) {
-  std::vector<Field> out;
+Expected<Fields> parse_headers(std::string_view text) {
+  Fields out;
   for (std::size_t number = 1; !text.empty(); ++number) {
     const std::string_view one = base::trimmed(base::take_until(text, ','));
     if (one.empty()) continue;
     const std::size_t equals = std::min(one.find('='), one.size());
-    Field field{std::string(base::trimmed(one.substr(0, equals))),
-                base::decoded(base::trimmed(one.substr(std::min(equals + 1, one.size()))))};
-    const bool is_name = std::ranges::all_of(
-        field.name, [](char c) { return base::is_letter_or("!#$%&'*+-.^_`|~", c); });
+    std::string name(base::trimmed(one.substr(0, equals)));
+    std::string value = base::decoded(base::trimmed(one.substr(std::min(equals + 1, one.size()))));
+    const bool is_name =
+        std::ranges::all_of(name, [](char c) { return base::is_letter_or("!#$%&'*+-.^_`|~", c); });
     const bool is_value = std::ranges::none_of(
-        field.value, [](unsigned char c) { return (c < 0x20 && c != '\t') || c == 0x7f; });
-    if (equals == one.size() || field.name.empty() || !is_name || !is_value) {
+        value, [](unsigned char c) { return (c < 0x20 && c != '\t') || c == 0x7f; });
+    if (equals == one.size() || name.empty() || !is_name || !is_value) {
       return Unexpected{"OTEL_EXPORTER_OTLP_HEADERS: field " + std::to_string(number) +
                         " is wrong; expected NAME=VALUE,NAME=VALUE, with %XX in values"};
     }
-    out.push_back(std::move(field));
+    out.emplace_back(std::move(name), std::move(value));
   }
   return out;
 }
@@ -247,7 +245,7 @@ Expected<OtlpExporter::Post> OtlpExporter::make_post(const OtlpOptions& options)
   return Post([to = *std::move(endpoint), headers = *std::move(headers), client](
                   std::string_view path, std::string message) -> Expected<net::HttpClient::Answer> {
     std::vector<HttpField> fields;
-    for (const Field& one : headers) fields.push_back({one.name, one.value});
+    for (const auto& [name, value] : headers) fields.push_back({name, value});
     fields.insert(fields.end(), {{"Host", to.host},
                                  {"User-Agent", "sluice/" SLUICE_VERSION},
                                  {"Content-Type", "application/x-protobuf"},

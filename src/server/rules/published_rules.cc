@@ -5,13 +5,13 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <array>
-#include <ctime>
 #include <optional>
 #include <utility>
 
+#include "base/civil_time.h"
 #include "base/quoted.h"
 #include "rules/diagnostics.h"
+#include "sluice/clock.h"
 
 namespace sluice::server {
 
@@ -104,12 +104,12 @@ constexpr redis::Script kPush{"push_rules", kPushText, "ae65cac226226832eb417c17
 
 std::string id_of(std::uint64_t version, const std::vector<RulesText>& texts) {
   const std::string all = encode_texts(texts);
-  std::array<char, 16> digits{};
-  XXH64_hash_t hash = XXH3_64bits(all.data(), all.size());
-  for (auto digit = digits.rbegin(); digit != digits.rend(); ++digit, hash >>= 4) {
-    *digit = "0123456789abcdef"[hash & 15];
+  const XXH64_hash_t hash = XXH3_64bits(all.data(), all.size());
+  std::string id = std::to_string(version) + "-";
+  for (int shift = 56; shift >= 0; shift -= 8) {
+    base::append_lower_hex(id, static_cast<char>(hash >> shift));
   }
-  return std::to_string(version) + "-" + std::string(digits.data(), digits.size());
+  return id;
 }
 
 // Calls `append` for each field of the hash: a name and a value.
@@ -237,14 +237,7 @@ std::string find_wrong_by(const std::string& by) {
   return "expected 1 to 128 bytes without control characters";
 }
 
-std::string pushed_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  std::string text(20, '\0');
-  if (::gmtime_r(&now, &parts) == nullptr) return {};
-  std::strftime(text.data(), text.size() + 1, "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text;
-}
+std::string pushed_now() { return base::to_rfc3339(SystemClock::instance().now()); }
 
 void fill_in_read_id(redis::Command& command, std::string_view key) {
   begin_command(command, key, {"HGET", key, "id"});

@@ -5,7 +5,6 @@
 
 #include "server/runtime/server.h"
 
-#include <dirent.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -26,7 +25,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <filesystem>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -145,11 +146,9 @@ std::size_t raise_descriptor_limit() noexcept {
 }
 
 std::size_t count_open_descriptors() {
-  const std::unique_ptr<DIR, int (*)(DIR*)> all(::opendir("/proc/self/fd"), ::closedir);
-  if (!all) return 0;
-  std::size_t count = 0;
-  while (const dirent* const entry = ::readdir(all.get())) count += entry->d_name[0] != '.' ? 1 : 0;
-  return count;
+  std::error_code error;
+  const std::filesystem::directory_iterator all("/proc/self/fd", error);
+  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
 }
 
 namespace {

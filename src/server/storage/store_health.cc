@@ -5,7 +5,6 @@
 #include <boost/asio/steady_timer.hpp>
 #include <cinttypes>
 #include <cstdio>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -282,23 +281,19 @@ LogLevel level_of(StoreEventKind kind) noexcept {
   return is_failure ? LogLevel::kWarning : LogLevel::kInfo;
 }
 
-std::string_view text_of(StoreEventKind kind) noexcept {
-  switch (kind) {
-    case StoreEventKind::kConnected: return "connected to the store";
-    case StoreEventKind::kConnectionLost: return "a connection to the store was lost";
-    case StoreEventKind::kConnectFailed: return "cannot connect to the store";
-    case StoreEventKind::kTopologyChanged: return "the topology of the store has changed";
-    case StoreEventKind::kRequestFailed: return "the store answered with an error";
-    case StoreEventKind::kScriptLoaded:
-      return "a script was sent to the store, which did not have it";
-    case StoreEventKind::kBreakerOpened:
-      return "the circuit breaker has opened; policies decide without the store";
-    case StoreEventKind::kBreakerProbing: return "one request probes the store";
-    case StoreEventKind::kBreakerClosed:
-      return "the circuit breaker has closed; the store decides again";
-  }
-  return "an unknown event of the store";
-}
+// In the order of the enumerators.
+constexpr auto kEventTexts = std::to_array<std::string_view>({
+    "connected to the store",
+    "a connection to the store was lost",
+    "cannot connect to the store",
+    "the topology of the store has changed",
+    "the store answered with an error",
+    "a script was sent to the store, which did not have it",
+    "the circuit breaker has opened; policies decide without the store",
+    "one request probes the store",
+    "the circuit breaker has closed; the store decides again",
+});
+static_assert(kEventTexts.size() == kStoreEventKinds);
 
 // Says in plain words why a store fails, as far as the event says.
 std::string cause_of(const StoreEvent& event) {
@@ -445,18 +440,17 @@ void StoreLog::on(const StoreEvent& event) noexcept {
   const LogLevel level = level_of(event.kind);
   if (level < log_.options().level) return;
   if (!kind.lines.admit(clock_.now().time_since_epoch() / kEvery)) return;
-  std::array<LogField, 5> fields{LogField{"event", to_string(event.kind)}, LogField{"", ""},
-                                 LogField{"", ""}, LogField{"", ""}, LogField{"", ""}};
-  std::size_t size = 1;
-  if (!event.endpoint.empty()) fields[size++] = {"endpoint", event.endpoint};
-  if (!event.why.empty()) fields[size++] = {"why", event.why};
-  if (!cause.empty()) fields[size++] = {"cause", cause};
+  std::vector<LogField> fields{{"event", to_string(event.kind)}};
+  if (!event.endpoint.empty()) fields.emplace_back("endpoint", event.endpoint);
+  if (!event.why.empty()) fields.emplace_back("why", event.why);
+  if (!cause.empty()) fields.emplace_back("cause", cause);
   if (lasted) {
-    fields[size++] = {"lasted_ms", std::chrono::floor<std::chrono::milliseconds>(*lasted).count()};
+    fields.emplace_back("lasted_ms",
+                        std::chrono::floor<std::chrono::milliseconds>(*lasted).count());
   }
   const std::uint64_t suppressed = kind.lines.take_suppressed();
-  if (suppressed > 0) fields[size++] = {"suppressed", suppressed};
-  log_.write_all(level, text_of(event.kind), std::span(fields).first(size));
+  if (suppressed > 0) fields.emplace_back("suppressed", suppressed);
+  log_.write_all(level, kEventTexts[index], fields);
 }
 
 std::uint64_t StoreLog::count(StoreEventKind kind) const noexcept {

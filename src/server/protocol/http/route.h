@@ -14,9 +14,8 @@ namespace sluice::server::http {
 
 // Returns the words of a list, which spaces separate.
 inline std::vector<std::string_view> words_of(std::string_view list) {
-  std::vector<std::string_view> words;
-  while (!list.empty()) words.push_back(base::take_until(list, ' '));
-  return words;
+  if (list.empty()) return {};
+  return base::split(list, ' ');
 }
 inline bool has_word(std::string_view list, std::string_view word) {
   const auto words = words_of(list);
