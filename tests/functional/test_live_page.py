@@ -588,7 +588,7 @@ class Budgets(BrowserTest):
     def test_what_is_spent_held_and_left_of_budgets_in_redis(self):
         redis = Redis(self.folder()).start()
         self.addCleanup(redis.stop)
-        self.expect_budgets({"store": redis.url})
+        self.expect_budgets({"store": redis.url, "redis": {"deadline": "5s"}})
 
     def expect_budgets(self, config):
         server = Sluice(self.folder(), BUDGETS, config)
