@@ -337,34 +337,40 @@ void Batch::give_back(bool denied, Decision& all) {
 
 Decision Batch::ask(Store& store, Action action, Indices indices) {
   if (!has_blocked_ || !asks(action.verb)) return ask_unblocked(store, action, indices);
-  const bool is_at_most = action.verb == Verb::kTakeAtMost;
-  bool denies = false;
-  bool takes_nothing = false;
-  for (const std::size_t i : indices) {
-    denies |= entries_[i].is_blocked && charges_[i].cost > 0;
-    takes_nothing |= is_at_most && charges_[i].cost == 0;
-  }
-  if (!denies || takes_nothing) {
-    const Decision said = ask_unblocked(store, action, indices);
-    return answers_each(said) ? write_blocks(said, indices) : said;
-  }
+  if (is_denied_by_block(action.verb, indices)) return deny_blocked(store, action.verb, indices);
+  const Decision said = ask_unblocked(store, action, indices);
+  return answers_each(said) ? write_blocks(said.taken, indices) : said;
+}
+
+// A cost of 0 is not denied; with kTakeAtMost it is that of all charges.
+bool Batch::is_denied_by_block(Verb verb, Indices indices) const noexcept {
+  const auto has_cost = [this](std::size_t i) { return charges_[i].cost > 0; };
+  const auto is_denied = [&](std::size_t i) { return entries_[i].is_blocked && has_cost(i); };
+  return std::ranges::any_of(indices, is_denied) &&
+         (verb != Verb::kTakeAtMost || std::ranges::all_of(indices, has_cost));
+}
+
+// The waits of all charges are a part of the answer; if the store fails, those of the blocks.
+Decision Batch::deny_blocked(Store& store, Verb verb, Indices indices) {
   costs_.clear();
   for (const std::size_t i : indices) {
     costs_.push_back(charges_[i].cost);
-    if (is_at_most) charges_[i].cost = 1;  // it waits for one unit
+    if (verb == Verb::kTakeAtMost) charges_[i].cost = 1;  // it waits for one unit
   }
-  const Decision said = ask_unblocked(store, Verb::kPeek, indices);
-  if (store_failed(said.reason)) fall_back(said.reason, Verb::kPeek, indices);
-  failed_ = false;
-  const bool is_invalid = said.reason == Reason::kInvalid;
-  const Decision all = is_invalid ? said : write_blocks(Decision{}, indices);
+  Decision all = ask_unblocked(store, Verb::kPeek, indices);
+  if (all.reason != Reason::kInvalid) {
+    if (store_failed(all.reason)) fall_back(all.reason, Verb::kPeek, indices);
+    failed_ = false;
+    all = write_blocks(0, indices);
+    all.outcome = Outcome::kDenied;  // of a charge without a policy it is kFailed
+  }
   restore_costs(indices);
   return all;
 }
 
 // Adds the blocks of keys that the batch has blocked to the answers of charges, and returns the
-// answer to the request. `said` is what the store has answered.
-Decision Batch::write_blocks(const Decision& said, Indices indices) {
+// answer to the request.
+Decision Batch::write_blocks(std::uint64_t taken, Indices indices) {
   bool is_forever = false;
   answers_.clear();
   for (const std::size_t i : indices) {
@@ -374,13 +380,14 @@ Decision Batch::write_blocks(const Decision& said, Indices indices) {
       if (!has_numbers(own)) own = Decision{.capacity = charges_[i].limit.capacity()};
       own.passed_over = false;
       core::write({.left = entry.blocked_for.value_or(Duration{1}).count()}, charges_[i].cost, own);
-      if (own.reason == Reason::kBlocked && !entry.blocked_for) own.retry_after.reset();
-      is_forever |= own.reason == Reason::kBlocked && !entry.blocked_for;
+      const bool has_no_end = own.reason == Reason::kBlocked && !entry.blocked_for;
+      if (has_no_end) own.retry_after.reset();
+      is_forever |= has_no_end;
     }
     answers_.push_back(own);
   }
   Decision all = combine(answers_);
-  all.taken = said.taken;
+  all.taken = taken;
   if (is_forever) all.retry_after.reset();
   return all;
 }

@@ -185,7 +185,9 @@ class Batch {
 
   Decision ask(Store& store, Action action, Indices indices);
   Decision ask_unblocked(Store& store, Action action, Indices indices);
-  Decision write_blocks(const Decision& said, Indices indices);
+  bool is_denied_by_block(Verb verb, Indices indices) const noexcept;
+  Decision deny_blocked(Store& store, Verb verb, Indices indices);
+  Decision write_blocks(std::uint64_t taken, Indices indices);
   Decision ask_after_blocks(Store& store, Action action, Indices indices);
   Decision ask_rest(Store& store, Action action, Indices indices);
   Decision ask_after_look(Store& store, Action action, Indices indices);

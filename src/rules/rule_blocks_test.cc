@@ -29,11 +29,11 @@ std::string errors_of(const std::string& block, const RuleTerms& terms = {}) {
   return out;
 }
 
-// Fails each request of one charge.
+// Fails each request.
 class FailingStore final : public Store {
   Decision apply(Action, std::span<const Charge>, std::optional<Instant>,
                  std::span<Decision> each) noexcept override {
-    each[0] = Decision::refused(Reason::kStoreError);
+    std::ranges::fill(each, Decision::refused(Reason::kStoreError));
     return each[0];
   }
 };
@@ -321,6 +321,25 @@ TEST_F(BlockedKeys, StayBlockedByAnOverrideIfTheStoreFails) {
   }
   give({.kind = Override::Kind::kBlocked});
   EXPECT_EQ(decider.decide(rules_, ip_, 1, clock_.now()).decision.retry_after, std::nullopt);
+}
+
+// A limit of the request has no policy that could answer for it.
+TEST_F(BlockedKeys, AreDeniedNextToALimitThatFails) {
+  FailingStore failing;
+  Limiter limiter(failing);
+  RuleDecider decider(limiter, {.overrides = &overrides_});
+  std::string text =
+      file_with("{ after: 2, within: 10m, for: 15m }", "    on_store_error: local\n");
+  text.insert(text.find("  - name: login"),
+              "  - name: all\n    continue: true\n    on_store_error: local\n    limits: [ { "
+              "algorithm: fixed_window, limit: 3, per: 1h } ]\n");
+  rules_ = *RuleSet::parse(text, "f");
+  give({.kind = Override::Kind::kBlocked, .until = clock_.now() + 5min});
+  const RuleAnswer& answer = decider.decide(rules_, ip_, 1, clock_.now());
+  ASSERT_EQ(answer.limits.size(), 2u);
+  EXPECT_EQ(answer.decision.outcome, Outcome::kDenied);
+  EXPECT_EQ(answer.decision.reason, Reason::kBlocked);
+  EXPECT_EQ(answer.decision.retry_after, 5min);
 }
 
 TEST_F(BlockedKeys, OfShadowRulesAreCountedAndPass) {
