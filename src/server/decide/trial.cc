@@ -93,12 +93,17 @@ std::string in_seconds(Duration time) {
   return text.data();
 }
 
+bool is_read(const RuleSet& rules, std::string_view attribute) {
+  const auto& known = rules.impl().attributes.names();
+  return attribute == "method" || attribute == "path" ||
+         std::ranges::find(known, attribute) != known.end();
+}
+
 std::string explain_unread(const RuleSet& rules, const WrittenRequest& request) {
   const auto& known = rules.impl().attributes.names();
   std::string out;
   for (const auto& [name, value] : request.values()) {
-    if (name == "method" || name == "path") continue;  // every request has them
-    if (std::ranges::find(known, name) != known.end()) continue;
+    if (is_read(rules, name)) continue;
     const std::string similar = rules::did_you_mean(name, {known.begin(), known.end()});
     out += "no rule reads the attribute " + rules::in_quotes(name) +
            (similar.empty() ? rules::did_you_mean_attribute(name) : similar) + "\n";

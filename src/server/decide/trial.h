@@ -41,6 +41,8 @@ class WrittenRequest final : public AttributeSource {
 
 // Explain a decision in lines, for people.
 
+// Whether a rule reads the attribute, or every request has it.
+bool is_read(const RuleSet& rules, std::string_view attribute);
 // The attributes of the request that no rule reads.
 std::string explain_unread(const RuleSet& rules, const WrittenRequest& request);
 // Which rules match, and why the others do not.

@@ -18,6 +18,7 @@
 #include "rules/diagnostics.h"
 #include "rules/rule_set.h"
 #include "server/api/admin/pages.h"
+#include "server/api/admin/rule_selection.h"
 #include "server/decide/trial.h"
 #include "server/protocol/http/fields.h"
 #include "server/protocol/http/route.h"
@@ -356,17 +357,13 @@ constexpr std::pair<http::Route, pages::Page*> kPages[] = {
 // Returns which parameter of the query is repeated, or is none of the route, or an empty text: a
 // mistaken name would answer for all rules, or change what was not meant.
 std::string find_unknown(const Call& call) {
-  constexpr std::string_view kPrefix = "attribute.";
   std::vector<std::string_view> names;
   bool has_attributes = false;
   for (const Parameter& parameter : call.route.parameters) {
     has_attributes |= parameter.name == kAttributes.name;
     if (!parameter.is_header) names.push_back(parameter.name);
   }
-  const RuleSet rules = call.admin.rules.current();
-  const auto& attributes = rules.impl().attributes.names();
-  std::vector<std::string_view> read(attributes.begin(), attributes.end());
-  read.insert(read.end(), {"method", "path"});  // every request has them
+  const RuleSet active = call.admin.rules.current();
   std::set<std::string> seen;
   std::string_view query = call.query;
   while (!query.empty()) {
@@ -375,14 +372,19 @@ std::string find_unknown(const Call& call) {
     const std::string name = base::decoded(pair.substr(0, pair.find('=')));
     if (!seen.insert(name).second) return base::in_quotes(name) + " is repeated; expected it once";
     if (std::ranges::find(names, name) != names.end()) continue;
-    const std::string_view own = name;
-    const std::string_view attribute = own.substr(own.starts_with(kPrefix) ? kPrefix.size() : 0);
-    if (has_attributes && std::ranges::find(read, attribute) != read.end()) continue;
+    std::string_view attribute = name;
+    if (attribute.starts_with(pages::kAttributePrefix)) {
+      attribute.remove_prefix(pages::kAttributePrefix.size());
+    }
+    if (has_attributes && is_read(active, attribute)) continue;
+    std::vector<std::string_view> similar = names;
+    const auto& read = active.impl().attributes.names();
+    if (has_attributes) similar.assign(read.begin(), read.end());
     return base::in_quotes(name) + " is no parameter of " + std::string(call.route.method) + " " +
            std::string(call.route.path) +
            (has_attributes ? ", and no rule reads such an attribute" : "") + "; expected " +
            (names.empty() ? "no parameters" : rules::either(names)) +
-           rules::did_you_mean(name, has_attributes ? read : names);
+           rules::did_you_mean(name, similar);
   }
   return {};
 }

@@ -18,7 +18,7 @@ using base::in_quotes;
 
 std::optional<std::string_view> find_attribute(std::string_view query, std::string_view name,
                                                Buffers& buffers) {
-  const auto value = base::find_query(query, "attribute." + std::string(name), buffers);
+  const auto value = base::find_query(query, std::string(kAttributePrefix).append(name), buffers);
   constexpr std::array<std::string_view, 4> kOwn = {"rule", "limit", "for", "until"};
   if (value || std::find(kOwn.begin(), kOwn.end(), name) != kOwn.end()) return value;
   return base::find_query(query, name, buffers);

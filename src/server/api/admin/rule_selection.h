@@ -15,8 +15,9 @@
 
 namespace sluice::server::pages {
 
-// Returns an attribute in a query: NAME=VALUE, or attribute.NAME=VALUE if the name is one of the
-// query's own parameters.
+// Before the name of an attribute in a query that is one of the query's own parameters.
+inline constexpr std::string_view kAttributePrefix = "attribute.";
+// Returns an attribute in a query: NAME=VALUE, or attribute.NAME=VALUE.
 std::optional<std::string_view> find_attribute(std::string_view query, std::string_view name,
                                                Buffers& buffers);
 
