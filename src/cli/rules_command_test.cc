@@ -136,6 +136,7 @@ TEST_F(RulesCommand, WarnsAboutALogThatDoesNotFitIntoMemory) {
   EXPECT_EQ(err_, "");
   EXPECT_EQ(run({"check", "--max-log-bytes", "40000", path}), 0);
   EXPECT_EQ(std::count(err_.begin(), err_.end(), '\n'), 2);
+  EXPECT_EQ(run({"check", "--max-log-bytes", "-1", path}), 2);
 }
 
 TEST_F(RulesCommand, FailsForAMissingFile) {

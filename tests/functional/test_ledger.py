@@ -175,14 +175,6 @@ class Ledger(Calls, ServerTest):
         self.assertEqual(sluice("ledger", "verify", "-", given=text).returncode, 0)
         self.assertIn("cannot be read", sluice("ledger", "verify", self.home / "none").stderr)
         self.assertEqual(sluice("ledger", "verify", self.home).returncode, 1)
-        folder = os.open(self.home, os.O_RDONLY)
-        try:
-            for words in (["ledger", "verify", "-"], ["rules", "check", "-"], ["decide"]):
-                ran = subprocess.run([binary(), *words], stdin=folder, capture_output=True, text=True,
-                                     timeout=PATIENCE, check=False)  # fmt: skip
-                self.assertEqual((ran.returncode, "standard input cannot be read" in ran.stderr), (1, True), ran)
-        finally:
-            os.close(folder)
         wrong = sluice("ledger", "sum", "--by", "keys", self.file)
         self.assertEqual(wrong.returncode, 2)
         self.assertIn("expected key, rule, limit, day or month, separated by commas; did you mean "

@@ -1,4 +1,5 @@
-"""`sluice rules set`, `history`, `diff` and `rollback` of a server with rules from files."""
+"""`sluice rules set`, `history`, `diff` and `rollback` of a server with rules from files; and the standard streams of
+commands."""
 
 import http.server
 import json
@@ -151,6 +152,8 @@ class RunningServer(RulesOfAServer):
             self.assertIn(f"{other.admin}: rule 'api' has no temporary change; ", done.stderr)
         self.assertIn("nothing is changed; expected NAME=VALUE after api, or --for 0s to end ",
                       self.refused("set", "api", status=2))
+        self.assertIn("nothing is changed; expected NAME=VALUE after api/requests, or --for 0s to end ",
+                      self.refused("set", "api/requests", status=2))
 
     def test_numbers_are_changed_for_a_time(self):
         self.assertRegex(self.run_ok("set", "a%2Fb/all", "limit=20", "--for", "1h"),
@@ -503,6 +506,31 @@ rules:
         for change, error in [("prices.big.in=x", "expected a whole number, such as prices.big.in=4"),
                               ("prices.in=4", "mode, on_store_error or prices.MODEL.NAME")]:  # fmt: skip
             self.assertIn(error, self.refused("set", "plans/free/month", change, status=2))
+
+
+class StandardStreams(unittest.TestCase):
+    def test_input_that_cannot_be_read_is_no_empty_file(self):
+        folder = os.open("/", os.O_RDONLY)
+        self.addCleanup(os.close, folder)
+        for words in (["ledger", "verify", "-"], ["ledger", "sum", "-"], ["rules", "check", "-"], ["decide"],
+                      ["rules", "diff", "-", "-"], ["key", "import", "-", "--admin", "127.0.0.1:1"]):  # fmt: skip
+            with self.subTest(words):
+                ran = subprocess.run([binary(), *words], stdin=folder, capture_output=True, text=True,
+                                     timeout=PATIENCE, check=False)  # fmt: skip
+                self.assertIn("standard input cannot be read", ran.stderr)
+                self.assertEqual(ran.returncode, 2 if "diff" in words else 1)
+
+    def test_decide_fails_if_its_output_is_closed(self):
+        limit = {"algorithm": "gcra", "limit": 1, "per": "1s"}
+        line = json.dumps({"at_us": 0, "charges": [{"key": "a", "limit": limit}]}) + "\n"
+        reading, writing = os.pipe()
+        os.close(reading)
+        try:
+            ran = subprocess.run([binary(), "decide"], input=line, stdout=writing, stderr=subprocess.PIPE,
+                                 text=True, timeout=PATIENCE, check=False)  # fmt: skip
+        finally:
+            os.close(writing)
+        self.assertEqual(ran.returncode, 1, ran)
 
 
 if __name__ == "__main__":
