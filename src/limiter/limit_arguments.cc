@@ -408,7 +408,8 @@ Expected<Duration> parse_max_wait(std::string_view value) {
       (wait ? base::in_quotes(value) + " is too long; expected at most 1d" : wait.error())};
 }
 
-std::array<DecisionField, 7> decision_fields(const Decision& decision, bool numbers) noexcept {
+std::array<DecisionField, 7> decision_fields(const Decision& decision, bool numbers,
+                                             bool is_ever_full) noexcept {
   const auto known = [&](std::uint64_t units) {
     return numbers ? std::optional(static_cast<std::int64_t>(units)) : std::nullopt;
   };
@@ -417,7 +418,9 @@ std::array<DecisionField, 7> decision_fields(const Decision& decision, bool numb
            {"reason", to_string(decision.reason), {}},
            {"limit", {}, known(decision.capacity)},
            {"remaining", {}, known(decision.remaining)},
-           {"reset_after_ms", {}, numbers ? milliseconds(decision.reset_after) : std::nullopt},
+           {"reset_after_ms",
+            {},
+            numbers && is_ever_full ? milliseconds(decision.reset_after) : std::nullopt},
            {"retry_after_ms", {}, is_allowed ? std::nullopt : milliseconds(decision.retry_after)},
            {"delay_ms", {}, is_allowed ? milliseconds(decision.delay) : std::nullopt}}};
 }

@@ -152,7 +152,8 @@ struct DecisionField {
 
 // Returns the pairs of a decision: outcome, reason, limit, remaining, reset_after_ms,
 // retry_after_ms and delay_ms. Waits are milliseconds, rounded up. Unknown values are null; without
-// `numbers`, limit, remaining and reset_after_ms are.
-std::array<DecisionField, 7> decision_fields(const Decision& decision, bool numbers) noexcept;
+// `numbers`, limit, remaining and reset_after_ms are; without `is_ever_full`, reset_after_ms is.
+std::array<DecisionField, 7> decision_fields(const Decision& decision, bool numbers,
+                                             bool is_ever_full) noexcept;
 
 }  // namespace sluice

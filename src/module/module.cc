@@ -754,7 +754,8 @@ int Call::run_limit(Verb verb, std::size_t at) {
   }
   const auto decision = decide_by_limit(at, verb, {.limit = asked->limit, .cost = asked->cost});
   if (!decision) return kOk;
-  const auto fields = decision_fields(*decision, has_numbers(*decision));
+  const auto fields =
+      decision_fields(*decision, has_numbers(*decision), is_ever_full(asked->limit, *decision));
   if (abi().ReplyWithMap != nullptr) {
     abi().ReplyWithMap(context_, static_cast<long>(fields.size()));
   } else {

@@ -78,6 +78,7 @@ const std::vector<Algorithm> kAlgorithms = {
     {"l", {"sliding_window_log", "10", "300d"}},
     {"h", {"sliding_window_hybrid", "10", "300d"}},
     {"u", {"budget", "10", "300d"}},
+    {"u", {"budget", "10", "never"}},
     {"u", {"budget", "10", "month", "ZONE", "Asia/Shanghai"}},
 };
 

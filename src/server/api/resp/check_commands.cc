@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/quoted.h"
+#include "limiter/answer.h"
 #include "limiter/limit_arguments.h"
 #include "limiter/reason_report.h"
 #include "rules/diagnostics.h"
@@ -127,7 +128,7 @@ void limit(CommandHandler& handler, const Call& call) {
   put_id(call.reply, decision, id);
   if (with_taken) call.reply.member("taken", decision.taken);
   if (!permit.empty()) call.reply.member("permit", permit);
-  put_decision(call.reply, decision);
+  put_decision(call.reply, limit, decision);
 }
 
 // CL.THROTTLE, compatible with redis-cell, and the same decision under other names.
@@ -202,7 +203,7 @@ void put_limit(Reply& reply, const LimitAnswer& limit) {
   reply.member("mode", limit.rule->mode == RuleMode::kShadow ? "shadow" : "enforce");
   Decision decision = limit.decision;
   decision.capacity = limit.numbers.capacity();
-  put_decision(reply, decision);
+  put_decision(reply, limit.numbers, decision);
   if (is_passed_over) reply.member("passed_over", 1);
   if (!warns) return;
   reply.member("near", limit.near ? 1 : 0);
@@ -243,7 +244,12 @@ void put_answer(Reply& reply, const RuleAnswer& answer, bool with_taken, std::st
   } else {
     reply.null();
   }
-  put_decision(reply, answer.decision, !answer.limits.empty() && has_numbers(answer.decision));
+  const auto is_tightest_and_never_full = [&](const LimitAnswer& limit) {
+    return limit.decision.reset_after == answer.decision.reset_after &&
+           !is_ever_full(limit.numbers, limit.decision);
+  };
+  put_decision(reply, answer.decision, !answer.limits.empty() && has_numbers(answer.decision),
+               std::ranges::none_of(answer.limits, is_tightest_and_never_full));
   if (charged != nullptr) reply.member("charged", charged->limit->name);
   if (degraded) put_degraded(reply, degrade_headers(answer));
   reply.bulk("limits");

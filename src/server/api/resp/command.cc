@@ -1,6 +1,7 @@
 #include "server/api/resp/command.h"
 
 #include "base/quoted.h"
+#include "limiter/answer.h"
 #include "limiter/limit_arguments.h"
 
 namespace sluice::server::resp {
@@ -15,12 +16,12 @@ std::optional<std::int64_t> read_number(std::string_view text, const NumberArgum
   return std::nullopt;
 }
 
-void put_decision(Reply& reply, const Decision& decision) {
-  put_decision(reply, decision, has_numbers(decision));
+void put_decision(Reply& reply, const Limit& limit, const Decision& decision) {
+  put_decision(reply, decision, has_numbers(decision), is_ever_full(limit, decision));
 }
 
-void put_decision(Reply& reply, const Decision& decision, bool numbers) {
-  for (const DecisionField& field : decision_fields(decision, numbers)) {
+void put_decision(Reply& reply, const Decision& decision, bool numbers, bool is_ever_full) {
+  for (const DecisionField& field : decision_fields(decision, numbers, is_ever_full)) {
     reply.bulk(field.name);
     if (field.number) {
       reply.integer(*field.number);

@@ -13,6 +13,7 @@
 #include "server/protocol/resp/reply.h"
 #include "sluice/clock.h"
 #include "sluice/decision.h"
+#include "sluice/limit.h"
 
 namespace sluice::server::resp {
 
@@ -26,8 +27,8 @@ std::string shown(std::string_view argument);
 
 // The number of pairs that put_decision() writes into a map: see decision_fields().
 inline constexpr std::size_t kDecisionPairs = 7;
-void put_decision(Reply& reply, const Decision& decision);
-void put_decision(Reply& reply, const Decision& decision, bool numbers);
+void put_decision(Reply& reply, const Limit& limit, const Decision& decision);
+void put_decision(Reply& reply, const Decision& decision, bool numbers, bool is_ever_full);
 
 // One argument of a synopsis.
 struct SynopsisPart {

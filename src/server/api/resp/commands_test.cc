@@ -209,6 +209,20 @@ TEST(Limit, HoldsAndSettlesBudgets) {
             "-ERR algorithm: only budget has holds\r\n");
 }
 
+TEST(Limit, ABudgetThatDoesNotRenewIsNeverResetOnceSomethingIsSpent) {
+  TestCommands handler;
+  const auto reset = [&](std::string_view command, const std::vector<std::string_view>& options) {
+    std::vector<std::string_view> words{command, "LIMIT", "k", "budget", "100", "never"};
+    words.insert(words.end(), options.begin(), options.end());
+    return value_of(handler.ask(words), "reset_after_ms");
+  };
+  EXPECT_EQ(reset("RL.PEEK", {"COST", "0"}), ":0");
+  EXPECT_EQ(reset("RL.PEEK", {}), "$-1") << "as after a take";
+  EXPECT_EQ(reset("RL.CHARGE", {}), "$-1");
+  EXPECT_EQ(reset("RL.PEEK", {"COST", "0"}), "$-1");
+  EXPECT_EQ(reset("RL.RESET", {}), ":0");
+}
+
 TEST(Limit, CountsAnIdOnce) {
   TestCommands handler;
   const auto ask = [&](std::vector<std::string_view> words) {
@@ -439,6 +453,16 @@ TEST(Check, CountsAnIdOnce) {
     EXPECT_EQ(ask(command, {"status", "200", "ID", "x"}),
               "-ERR this command has no ID; expected RL.CHECK, RL.CHARGE or RL.HOLD\r\n");
   }
+}
+
+TEST(Check, ABudgetThatDoesNotRenewHasNoResetInTheAnswerAndItsLimit) {
+  TestCommands handler;
+  const std::string untouched =
+      handler.ask({"RL.PEEK", "CHECK", "*", "path", "/money", "org", "a", "COST", "0"});
+  EXPECT_EQ(value_of(untouched, "reset_after_ms"), ":0");
+  const std::string reply = handler.ask({"RL.CHECK", "*", "path", "/money", "org", "a"});
+  EXPECT_EQ(value_of(reply, "reset_after_ms"), "$-1");
+  EXPECT_EQ(value_of(reply.substr(reply.find("$6\r\nlimits")), "reset_after_ms"), "$-1");
 }
 
 TEST(Check, HasTheOptionsOfBudgetsInAnyOrder) {

@@ -14,20 +14,21 @@ import reactor.core.publisher.Mono;
  *     {@link #UNAVAILABLE} if Sluice did not decide
  * @param limit the units that the tightest limit holds, or -1 if no limit applied
  * @param remaining the units that would pass now, or -1 if no limit applied
- * @param resetAfter the time until the limit is fully replenished
+ * @param resetAfter the time until the limit is fully replenished; empty if no limit applied, and for a
+ *     budget that does not renew
  * @param retryAfter if denied: the time until the same request would pass; empty if it never passes, or if
  *     the store failed
  * @param delay the time to wait before the request is processed: with a leaky bucket in queue mode
  */
 public record Decision(boolean allowed, String reason, long limit, long remaining,
-    Duration resetAfter, Optional<Duration> retryAfter, Duration delay) {
+    Optional<Duration> resetAfter, Optional<Duration> retryAfter, Duration delay) {
 
   /** The reason if Sluice did not answer, so that {@code sluice.on-failure} has decided. */
   public static final String UNAVAILABLE = "unavailable";
 
   static Decision unavailable(boolean allowed) {
     Optional<Duration> retryAfter = allowed ? Optional.empty() : Optional.of(Duration.ofSeconds(1));
-    return new Decision(allowed, UNAVAILABLE, -1, -1, Duration.ZERO, retryAfter, Duration.ZERO);
+    return new Decision(allowed, UNAVAILABLE, -1, -1, Optional.empty(), retryAfter, Duration.ZERO);
   }
 
   /** Returns whether Sluice has decided, and not {@code sluice.on-failure}. */
@@ -37,15 +38,16 @@ public record Decision(boolean allowed, String reason, long limit, long remainin
 
   /**
    * Returns the decision as fields of an HTTP response: {@code X-RateLimit-Limit},
-   * {@code X-RateLimit-Remaining} and {@code X-RateLimit-Reset} if a limit applied, and
-   * {@code Retry-After} if the request is denied. Seconds are rounded up.
+   * {@code X-RateLimit-Remaining} and {@code X-RateLimit-Reset} if a limit applied (without the last
+   * for a budget that does not renew), and {@code Retry-After} if the request is denied. Seconds are
+   * rounded up.
    */
   public Map<String, String> headers() {
     Map<String, String> headers = new LinkedHashMap<>();
     if (limit >= 0) {
       headers.put("X-RateLimit-Limit", Long.toString(limit));
       headers.put("X-RateLimit-Remaining", Long.toString(remaining));
-      headers.put("X-RateLimit-Reset", seconds(resetAfter));
+      resetAfter.ifPresent(time -> headers.put("X-RateLimit-Reset", seconds(time)));
     }
     retryAfter.ifPresent(time -> headers.put("Retry-After", seconds(time)));
     return headers;

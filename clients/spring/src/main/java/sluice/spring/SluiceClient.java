@@ -178,10 +178,9 @@ public final class SluiceClient implements DisposableBean {
       values.put(reply.get(i), reply.get(i + 1));
     }
     boolean allowed = "allowed".equals(values.get("outcome"));
-    Long retryAfter = (Long) values.get("retry_after_ms");
     return new Decision(allowed, (String) values.get("reason"), number(values.get("limit"), -1),
-        number(values.get("remaining"), -1), Duration.ofMillis(number(values.get("reset_after_ms"), 0)),
-        Optional.ofNullable(retryAfter).map(Duration::ofMillis),
+        number(values.get("remaining"), -1), time(values.get("reset_after_ms")),
+        time(values.get("retry_after_ms")),
         Duration.ofMillis(number(values.get("delay_ms"), 0)));
   }
 
@@ -190,12 +189,16 @@ public final class SluiceClient implements DisposableBean {
     boolean allowed = (Long) reply.get(0) == 0;
     long retryAfter = (Long) reply.get(3);
     return new Decision(allowed, allowed ? "ok" : "limited", (Long) reply.get(1), (Long) reply.get(2),
-        Duration.ofSeconds((Long) reply.get(4)),
+        Optional.of(Duration.ofSeconds((Long) reply.get(4))),
         retryAfter < 0 ? Optional.empty() : Optional.of(Duration.ofSeconds(retryAfter)), Duration.ZERO);
   }
 
   private static long number(Object value, long otherwise) {
     return value == null ? otherwise : (Long) value;
+  }
+
+  private static Optional<Duration> time(Object milliseconds) {
+    return Optional.ofNullable((Long) milliseconds).map(Duration::ofMillis);
   }
 
   private enum Command implements ProtocolKeyword {

@@ -21,7 +21,7 @@ class RateLimitExceptionHandlerTest {
     @GetMapping("/denied")
     void denied() {
       throw new RateLimitExceededException("send-code", "Too many codes", new Decision(false, "limited", 3,
-          0, Duration.ofSeconds(9), Optional.of(Duration.ofMillis(1001)), Duration.ZERO));
+          0, Optional.of(Duration.ofSeconds(9)), Optional.of(Duration.ofMillis(1001)), Duration.ZERO));
     }
 
     @GetMapping("/unavailable")

@@ -81,6 +81,14 @@ class SluiceClientTest {
   }
 
   @Test
+  void aBudgetThatDoesNotRenewHasNoResetAfter() {
+    Decision decision = client.check("balance", Map.of("key", "x")).block();
+    assertThat(decision.remaining()).isEqualTo(4);
+    assertThat(decision.resetAfter()).isEmpty();
+    assertThat(decision.headers()).containsKey("X-RateLimit-Remaining").doesNotContainKey("X-RateLimit-Reset");
+  }
+
+  @Test
   void aQueueSaysHowLongToWait() {
     client.check("queue", Map.of()).block();
     assertThat(client.check("queue", Map.of()).block().delay())
@@ -90,8 +98,8 @@ class SluiceClientTest {
   @Test
   void limitsInTheArgumentsDecideLikeRedisCell() {
     Decision first = client.throttle("k", 1, 1, 60).block();
-    assertThat(first).isEqualTo(new Decision(true, "ok", 2, 1, Duration.ofSeconds(60),
-        Optional.empty(), Duration.ZERO));
+    assertThat(first).isEqualTo(new Decision(true, "ok", 2, 1,
+        Optional.of(Duration.ofSeconds(60)), Optional.empty(), Duration.ZERO));
     client.throttle("k", 1, 1, 60).block();
     assertThat(client.throttle("k", 1, 1, 60).block().retryAfter()).isPresent();
   }

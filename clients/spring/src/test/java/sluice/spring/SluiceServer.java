@@ -26,6 +26,9 @@ final class SluiceServer implements AutoCloseable {
         - name: closed
           match: { path: /closed }
           limits: [ { key: "{key}", algorithm: fixed_window, limit: 0, per: 1h } ]
+        - name: balance
+          match: { path: /balance }
+          limits: [ { key: "{key}", algorithm: budget, limit: 5, per: never } ]
         - name: queue
           match: { path: /queue }
           limits: [ { algorithm: leaky_bucket, mode: queue, limit: 20, per: 1s, burst: 5 } ]
