@@ -74,7 +74,7 @@ class ClientThrottle {
   Decision stopped(Duration wait) const noexcept;
   void stop(Duration time) noexcept;
   void share(Duration time) noexcept;
-  void give_back(std::uint64_t cost) noexcept;
+  void give_back(const Decision& decision, std::uint64_t cost) noexcept;
 
   Store& store_;
   std::string key_;

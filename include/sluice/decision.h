@@ -135,4 +135,16 @@ constexpr bool has_numbers(const Decision& decision) noexcept {
   return false;
 }
 
+namespace detail {
+
+// Whether the store has taken units of the limit, so that they can be given back. A failure policy
+// takes none of the store's units, and neither does a charge in a row that was passed over. Permits
+// are released in any case: a local store may have given them.
+constexpr bool took_units(const Decision& decision) noexcept {
+  const bool is_counted = decision.reason == Reason::kOk || decision.reason == Reason::kLease;
+  return decision.allowed() && is_counted && !decision.passed_over;
+}
+
+}  // namespace detail
+
 }  // namespace sluice

@@ -20,7 +20,8 @@ namespace sluice {
 // members do nothing.
 //
 // Thread-safety: one thread at a time. Ownership: movable; borrows the store, copies the keys.
-// Cost: cancel() and settle() ask the store once. Only the constructor throws.
+// Cost: cancel() and settle() ask the store once, and cancel() once for each permit. Only the
+// constructor throws.
 class Reservation {
  public:
   // Reserves the charges of a request at `now`, or at the store's time: see Limiter::reserve().
@@ -43,15 +44,17 @@ class Reservation {
   // Blocks until the caller may act.
   void wait() const;
 
-  // Gives everything back if the caller may not act yet. The reservations of others keep their
-  // instants; what comes back goes to those who ask next. Returns the store's answer, or
+  // Gives everything back if the caller may not act yet, and releases the permits. The reservations
+  // of others keep their instants; what comes back goes to those who ask next. What a failure
+  // policy has admitted took nothing, so nothing of it comes back. Returns the store's answer, or
   // Reason::kInvalid if it is too late or there is nothing to give back.
   Decision cancel(std::optional<Instant> now = {}) noexcept;
 
   // Replaces the reserved cost by the actual one: gives back the difference, or charges it. Gives
-  // nothing back to a counter that would have been fully replenished since, because nothing of the
-  // charge is left in it. Only the first settle() or cancel() has an effect. Returns the store's
-  // answer (kOver if a charge is now beyond a limit), or Reason::kInvalid.
+  // nothing back to a counter that would have been fully replenished since, or from which nothing
+  // was taken (a failure policy admitted the charge), because nothing of the charge is in it. Only
+  // the first settle() or cancel() has an effect. Returns the store's answer (kOver if a charge is
+  // now beyond a limit), or Reason::kInvalid.
   Decision settle(std::uint64_t actual, std::optional<Instant> now = {}) noexcept;
   // As above, with the actual cost of each charge, as many as there are charges.
   Decision settle(std::span<const std::uint64_t> actual, std::optional<Instant> now = {}) noexcept;

@@ -10,7 +10,7 @@
 #include "sluice/memory_store.h"
 #include "sluice/testing/manual_clock.h"
 
-namespace sluice {
+namespace sluice::batch_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -620,4 +620,4 @@ TEST_F(BatchTest, FallsBackIfTheStoreFailsWhileItConsumesOnReject) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::batch_test

@@ -147,31 +147,33 @@ Decision ClientThrottle::try_send(std::uint64_t cost) noexcept {
   std::array<Decision, 2> each;
   const Decision decision = Limiter(store_).check(charges, each);
   if (!has_numbers(each[1]) || each[1].reset_after <= Duration{0}) return decision;
-  if (decision.allowed()) give_back(cost);
+  if (decision.allowed()) give_back(decision, cost);
   if (decision.reason == Reason::kNever) return decision;
   stop(each[1].reset_after);  // by another program
   return stopped(std::max(each[1].reset_after, decision.retry_after.value_or(Duration{0})));
 }
 
 Decision ClientThrottle::wait_to_send(Duration most, std::uint64_t cost) noexcept {
-  const Instant end = clock_.now() + most;
+  const Instant begin = clock_.now();
+  const Instant end = most < Instant::max() - begin ? begin + most : Instant::max();
   for (;;) {
     const Decision decision = try_send(cost);
     const auto wait = decision.allowed() ? decision.delay : decision.retry_after;
     if (!wait) return decision;
     if (clock_.now() + *wait > end) {
       if (!decision.allowed()) return decision;
-      give_back(cost);
+      give_back(decision, cost);
       return stopped(*wait);
     }
     std::this_thread::sleep_for(*wait);
     if (!decision.allowed()) continue;
     if (stopped_for() == Duration{0}) return decision;
-    give_back(cost);  // an answer has stopped all requests meanwhile
+    give_back(decision, cost);  // an answer has stopped all requests meanwhile
   }
 }
 
-void ClientThrottle::give_back(std::uint64_t cost) noexcept {
+void ClientThrottle::give_back(const Decision& decision, std::uint64_t cost) noexcept {
+  if (!detail::took_units(decision)) return;
   store_.apply_one(Verb::kRefund, Charge{.key = key_, .limit = limit_, .cost = cost, .tag = key_},
                    {});
 }

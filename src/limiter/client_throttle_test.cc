@@ -122,6 +122,20 @@ TEST_F(ClientThrottleTest, ReportsACostThatNeverFits) {
   EXPECT_EQ(one.wait_to_send(1h, 4).reason, Reason::kNever);
 }
 
+TEST_F(ClientThrottleTest, GivesNothingBackThatAFailurePolicyAdmitted) {
+  TestStore store;
+  store.answer = {.reason = Reason::kFallback, .delay = 1h};
+  ClientThrottle one(store, "maps", kThree, {}, clock_);
+  EXPECT_FALSE(one.wait_to_send(1s));
+  EXPECT_EQ(store.last_verb, Verb::kTake);
+}
+
+TEST(ClientThrottleWaits, HoweverLongItTakes) {
+  MemoryStore store;
+  ClientThrottle throttle(store, "maps", leaky_bucket(1000).per(1s).burst(2).queueing());
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(throttle.wait_to_send(Duration::max()));
+}
+
 TEST(ClientThrottleWaits, UntilTheRequestMayBeSent) {
   MemoryStore store;
   ClientThrottle throttle(store, "maps", leaky_bucket(100).per(1s).burst(50).queueing());

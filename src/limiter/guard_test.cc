@@ -15,6 +15,7 @@
 #include "sluice/memory_store.h"
 #include "sluice/require.h"
 #include "sluice/testing/manual_clock.h"
+#include "stores/policy/test_store.h"
 
 namespace sluice {
 namespace {
@@ -365,6 +366,22 @@ TEST_F(GuardTest, AThrowingFunctionKeepsWhatItTookUnlessToldOtherwise) {
                            .refunding_on_exception()
                            .returning(fail);
   for (int i = 0; i < 5; ++i) EXPECT_THROW(static_cast<void>(refunds()), std::runtime_error);
+}
+
+TEST(GuardByAFailurePolicy, GivesNothingBackBecauseNothingWasTaken) {
+  TestStore store;
+  Limiter limiter(store);
+  const auto fail = []() -> int { throw std::runtime_error("down"); };
+  const auto one = guarded(limiter, "one", kOne).refunding_on_exception().returning(fail);
+  const auto two =
+      guarded(limiter, "two", global(kOne), global(kOne)).refunding_on_exception().returning(fail);
+  EXPECT_THROW(static_cast<void>(one()), std::runtime_error);
+  EXPECT_EQ(store.last_verb, Verb::kRefund);
+  store.answer.reason = Reason::kFallback;
+  EXPECT_THROW(static_cast<void>(one()), std::runtime_error);
+  EXPECT_EQ(store.last_verb, Verb::kTake);
+  EXPECT_THROW(static_cast<void>(two()), std::runtime_error);
+  EXPECT_EQ(store.last_verb, Verb::kTake);
 }
 
 TEST_F(GuardTest, AQueueWaitsBeforeAnAdmittedCall) {

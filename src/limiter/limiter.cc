@@ -42,8 +42,8 @@ class WaitingCharges final : public detail::WaitingThread {
   }
   void give_back() noexcept override {
     for (std::size_t i = 0; i < charges_.size(); ++i) {
-      if (each_[i].passed_over) continue;
       const bool is_permit = holds_permits(charges_[i].limit.algorithm());
+      if (!is_permit && !detail::took_units(each_[i])) continue;
       store_.apply_one(is_permit ? Verb::kRelease : Verb::kRefund, charges_[i], {});
     }
     detail::released(store_, charges_);

@@ -64,7 +64,19 @@ Decision Reservation::cancel(std::optional<Instant> now) noexcept {
   if (!request_ || request_->is_settled) return Decision::refused(Reason::kInvalid);
   if (request_->age(now, delay()) >= delay()) return Decision::refused(Reason::kInvalid);
   request_->is_settled = true;
-  return request_->store->apply(Verb::kRefund, request_->owned.charges(), now, request_->unread);
+  const std::span<Charge> all = request_->owned.charges();
+  Decision decision = Decision::refused(Reason::kInvalid);
+  std::size_t count = 0;  // of the charges that a refund gives back
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (holds_permits(all[i].limit.algorithm())) {
+      decision = request_->store->apply_one(Verb::kRelease, all[i], now);
+    } else if (detail::took_units(request_->each[i])) {
+      all[count++] = all[i];
+    }
+  }
+  if (count == 0) return decision;
+  return request_->store->apply(Verb::kRefund, all.first(count), now,
+                                std::span(request_->unread).first(count));
 }
 
 Decision Reservation::settle(std::uint64_t actual, std::optional<Instant> now) noexcept {
@@ -84,11 +96,13 @@ Decision Reservation::settle(std::span<const std::uint64_t> actual,
   const Duration age = request_->age(now, delay());
   for (std::size_t i = 0; i < actual.size(); ++i) {
     Charge& charge = request_->owned.charges()[i];
-    if (request_->each[i].passed_over) continue;
+    const Decision& reserved = request_->each[i];
+    if (reserved.passed_over) continue;
     charge.gives_back = actual[i] <= charge.cost;
     charge.cost = charge.gives_back ? charge.cost - actual[i] : actual[i] - charge.cost;
-    // Then the counter has nothing left of the charge, only units of others.
-    if (charge.gives_back && age >= request_->each[i].reset_after) charge.cost = 0;
+    // Then the counter has nothing of the charge, only units of others.
+    const bool has_none = age >= reserved.reset_after || !detail::took_units(reserved);
+    if (charge.gives_back && has_none) charge.cost = 0;
   }
   return request_->store->apply(Verb::kCharge, request_->owned.charges(), now, request_->unread);
 }

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "sluice/memory_store.h"
+#include "sluice/permit_id.h"
+#include "stores/policy/test_store.h"
 #include "tests/support/counting_store.h"
 
 namespace sluice {
@@ -112,6 +114,33 @@ TEST_F(ReservationTest, SettlesUpAndDownInOneRequestToTheStore) {
   EXPECT_EQ(left("up"), 3u);
   EXPECT_EQ(left("down"), 7u);
   EXPECT_EQ(left("same"), 9u);
+}
+
+TEST_F(ReservationTest, CancelReleasesItsPermitAndNotThatOfAnother) {
+  constexpr Limit kTwo = concurrency(2).lease(1min);
+  const PermitId own = PermitId::random(), other = PermitId::random();
+  const auto permit = [&](const PermitId& id) {
+    return Charge{.key = "p", .limit = kTwo, .permit = &id};
+  };
+  EXPECT_TRUE(limiter_.try_acquire("k", kTokens, 10, kNow));
+  Reservation call = limiter_.reserve(std::array{Charge{"k", kTokens, 5}, permit(own)}, 1s, kNow);
+  EXPECT_TRUE(store_.apply_one(Verb::kTake, permit(other), kNow));
+  EXPECT_TRUE(call.cancel(kNow));
+  EXPECT_EQ(store_.apply_one(Verb::kExtend, permit(own), kNow).reason, Reason::kGone);
+  EXPECT_TRUE(store_.apply_one(Verb::kExtend, permit(other), kNow));
+  EXPECT_EQ(left("k", kTokens, 1s), 10u);
+}
+
+TEST_F(ReservationTest, NothingComesBackThatAFailurePolicyAdmitted) {
+  TestStore store;
+  store.answer = {.reason = Reason::kFallback, .delay = 1s};
+  Limiter limiter(store);
+  EXPECT_EQ(limiter.reserve("k", kTokens, 8, 1s, kNow).cancel(kNow).reason, Reason::kInvalid);
+  EXPECT_EQ(store.asked, 1);
+  EXPECT_TRUE(limiter.reserve("k", kTokens, 8, 1s, kNow).settle(3, kNow));
+  EXPECT_EQ(store.last_cost, 0u);
+  EXPECT_TRUE(limiter.reserve("k", kTokens, 3, 1s, kNow).settle(8, kNow));
+  EXPECT_EQ(store.last_cost, 5u);
 }
 
 TEST_F(ReservationTest, AnExactReservationSettlesToItself) {

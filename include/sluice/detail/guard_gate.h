@@ -291,13 +291,15 @@ class LimitGate {
                      .permit = permit_ ? &*permit_ : nullptr}...};
     }
 
-    // Applies a verb to the limits that hold permits, or to the others.
+    // Applies a verb to the limits that hold permits, or to the others that have taken units.
     void apply(Verb verb, bool to_permits) const noexcept {
       auto all = charges(std::make_index_sequence<kCount>());
-      const auto end = std::partition(all.begin(), all.end(), [=](const Charge& charge) {
-        return holds_permits(charge.limit.algorithm()) == to_permits;
-      });
-      const auto count = static_cast<std::size_t>(end - all.begin());
+      std::size_t count = 0;
+      for (std::size_t i = 0; i < kCount; ++i) {
+        const bool is_permit = holds_permits(all[i].limit.algorithm());
+        const bool has_taken = is_permit || took_units(kCount == 1 ? decision_ : each_[i]);
+        if (is_permit == to_permits && has_taken) all[count++] = all[i];
+      }
       if (count > 0) gate_.limiter_->apply(verb, std::span<const Charge>(all).first(count));
     }
 

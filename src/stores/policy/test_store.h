@@ -19,6 +19,7 @@ class TestStore final : public Store {
     last_verb = action.verb;
     last_now = now;
     last_charges = charges.size();
+    last_cost = charges.empty() ? 0 : charges[0].cost;
     if (before_answer) before_answer();
     std::fill(each.begin(), each.end(), answer);
     return answer;
@@ -32,6 +33,7 @@ class TestStore final : public Store {
   Verb last_verb = Verb::kTake;
   std::optional<Instant> last_now;
   std::size_t last_charges = 0;
+  std::uint64_t last_cost = 0;  // of the first charge
 };
 
 // Records the events.
