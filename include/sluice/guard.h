@@ -117,7 +117,7 @@ class Guard {
 
   // The units that a call costs: a number, or one that depends on the arguments. Default: 1; 0 is
   // never denied.
-  auto costing(std::uint64_t units) const { return with_cost(units); }
+  auto costing(detail::Units units) const { return with_cost(units.count); }
   // The units that a call costs, from its arguments.
   template <typename Units>
     requires(!std::convertible_to<Units, std::uint64_t>)

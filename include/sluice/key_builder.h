@@ -124,6 +124,8 @@ class KeyBuilder {
   }
   template <typename T>
   void add_number(T number) {
+    static_assert(sizeof(T) <= sizeof(std::uint64_t),
+                  "sluice: a key has numbers of at most 64 bits");
     reserve(kMostDigits + 1);
     if constexpr (std::is_signed_v<T>) {
       add_digits(static_cast<std::int64_t>(number), ';');

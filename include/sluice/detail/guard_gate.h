@@ -57,6 +57,7 @@ constexpr decltype(auto) project(const Of& of, const Args&... args) {
 // negative one exceeds every limit.
 template <typename Units, typename... Args>
 std::uint64_t cost_of(const Units& units, const Args&... args) {
+  static_assert(!std::floating_point<Units>, "sluice: the cost of a call is an integer");
   if constexpr (std::convertible_to<Units, std::uint64_t>) {
     return static_cast<std::uint64_t>(units);
   } else {
