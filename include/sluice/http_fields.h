@@ -31,8 +31,9 @@ struct NamedDecision {
   std::string_view group = {};
 };
 
-// Returns the status of the HTTP response to a request: 200 if it is allowed, 429 if it is denied,
-// 503 if the store could not decide, 400 if the request itself is wrong (Reason::kInvalid).
+// Returns the status of the HTTP response to a request: 200 if it is allowed, 429 if it is denied
+// (404 for kGone, 409 for kConflict, 403 for kDenyRule), 503 if the store could not decide, 400 if
+// the request itself is wrong (kInvalid).
 int http_status(const Decision& decision) noexcept;
 
 // Writes decisions as the header fields of an HTTP response, as the server of Sluice does:

@@ -106,6 +106,7 @@ class HttpFields::Impl {
 
  private:
   void sort(std::span<const NamedDecision> limits);
+  void end_list(std::size_t start, std::size_t first);
   void put_policies(std::span<const NamedDecision> limits);
   void put_limits(std::span<const NamedDecision> limits, const Decision& request);
   void put_legacy(const NamedDecision& tightest);
@@ -127,7 +128,17 @@ void HttpFields::Impl::sort(std::span<const NamedDecision> limits) {
   }
 }
 
+// Ends a field whose list begins at `first`; one without members is left out.
+void HttpFields::Impl::end_list(std::size_t start, std::size_t first) {
+  if (text_.size() == first) {
+    text_.shorten(start);
+  } else {
+    text_.put("\r\n");
+  }
+}
+
 void HttpFields::Impl::put_policies(std::span<const NamedDecision> limits) {
+  const std::size_t start = text_.size();
   text_.put("RateLimit-Policy: ");
   const std::size_t first = text_.size();
   for (const std::uint32_t i : order_) {
@@ -146,7 +157,7 @@ void HttpFields::Impl::put_policies(std::span<const NamedDecision> limits) {
       break;
     }
   }
-  text_.put("\r\n");
+  end_list(start, first);
 }
 
 // Retry-After does not point before the end of `t`, as the draft demands: in a denial `t` is at
@@ -174,11 +185,7 @@ void HttpFields::Impl::put_limits(std::span<const NamedDecision> limits, const D
       break;
     }
   }
-  if (text_.size() == first) {
-    text_.shorten(start);
-  } else {
-    text_.put("\r\n");
-  }
+  end_list(start, first);
 }
 
 void HttpFields::Impl::put_legacy(const NamedDecision& tightest) {

@@ -200,6 +200,12 @@ TEST(HttpFields, ReportOnlyThePolicyOfALimitThatWasNotRead) {
             "RateLimit-Policy: \"user\";q=3;w=90\n");
 }
 
+TEST(HttpFields, LeaveOutAListWithoutRoomForItsFirstMember) {
+  HttpFields fields;
+  EXPECT_EQ(joined(fields.of(std::string(720, '\xE4'), kThree, {.capacity = 3, .remaining = 2})),
+            "X-RateLimit-Limit: 3\nX-RateLimit-Remaining: 2\nX-RateLimit-Reset: 0\n");
+}
+
 TEST(HttpFields, AreMovable) {
   HttpFields first;
   HttpFields second = std::move(first);
