@@ -45,10 +45,10 @@ inline constexpr std::size_t kMostWaiters = 65'536;
 // circuit breaker, the failure policy and the deny cache hold here as well.
 //
 // Thread-safety: any member from any thread. Ownership: borrows the store, which must outlive the
-// limiter; copies keys and charges. The destructor cancels what waits, and waits for threads of the
-// store that post a handler, so that the executor's context may be destroyed after it; operations
-// that the store still decides end when it answers. Cost: that of the store and of a post() to the
-// executor.
+// limiter; copies keys and charges. The destructor cancels all operations, even those that the
+// store still decides; what these take later is given back if it is of an async_acquire(). It waits
+// for threads that ask the store or post a handler, so that the executor's context, and then the
+// store, may be destroyed after it. Cost: that of the store and of a post() to the executor.
 class AsyncLimiter {
  public:
   using executor_type = boost::asio::any_io_executor;
@@ -97,7 +97,7 @@ class AsyncLimiter {
   //
   // A deadline that cannot be met is denied at once with the remaining wait as `retry_after`.
   // Cancelled, the operation gives back what it has taken; if the store is deciding it, it ends
-  // when the answer arrives.
+  // when the answer arrives, or with the limiter.
   template <typename Token>
   auto async_acquire(std::string_view key, const Limit& limit, std::uint64_t cost,
                      Deadline deadline, Token&& token) {

@@ -14,6 +14,8 @@
 #include <boost/asio/thread_pool.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/use_future.hpp>
+#include <deque>
+#include <exception>
 #include <functional>
 #include <future>
 #include <memory>
@@ -379,6 +381,103 @@ TEST(AsyncLimiter, EndsACancelledRequestBeforeTheStoreAnswers) {
   loop.run();
   EXPECT_EQ(error, asio::error::operation_aborted);
   hold.set_value();
+}
+
+// Answers when the test says so.
+class HeldStore final : public AsyncStore {
+ public:
+  void async_apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
+                   std::span<Decision> each, Completion& completion) noexcept override {
+    questions.emplace_back(
+        [=, this, &completion] { completion.done(store.apply(action, charges, now, each)); });
+  }
+
+  MemoryStore store;
+  std::deque<std::function<void()>> questions;
+};
+
+// Whether the loop runs before it ends; a sanitizer reports whoever uses it later.
+void expect_ends_all(bool runs) {
+  HeldStore store;
+  auto loop = std::make_unique<asio::io_context>();
+  int ended = 0;
+  const auto end = [&](Error error, const Decision&, const auto&...) {
+    EXPECT_EQ(error, asio::error::operation_aborted);
+    ++ended;
+  };
+  const std::string key = "a key that is longer than a short string is";
+  {
+    AsyncLimiter limiter(*loop, store);
+    for (const Limit& limit : {kSlow, kLongWindow}) {
+      for (int i = 0; i < 2; ++i) limiter.async_acquire(key, limit, 1, 1h, end);
+    }
+    limiter.async_try_acquire(key + "1", kSlow, 1, end);
+    limiter.async_apply(Verb::kTake, std::vector<Charge>{{key, kSlow}}, {}, end);
+    asio::co_spawn(*loop, limiter.async_acquire(key, kSlow, 1, 1h, asio::use_awaitable),
+                   [&](const std::exception_ptr& error, const Decision&) {
+                     EXPECT_TRUE(error);
+                     ++ended;
+                   });
+    loop->poll();
+    loop->restart();
+  }
+  if (runs) loop->run();
+  EXPECT_EQ(ended, runs ? 7 : 0);
+  loop.reset();
+  for (; !store.questions.empty(); store.questions.pop_front()) store.questions.front()();
+  EXPECT_EQ(Limiter(store.store).peek(key, kLongWindow, 0).remaining, 1u);
+}
+
+TEST(AsyncLimiter, EndsWhatTheStoreDecidesWhenItIsDestroyed) {
+  expect_ends_all(true);
+  expect_ends_all(false);
+}
+
+// Waits in its third question until the test lets it answer.
+class SlowStore final : public Store {
+ public:
+  SlowStore(std::promise<void>& asks, std::promise<void>& may_answer, std::atomic<bool>& is_over)
+      : asks_(asks), may_answer_(may_answer), is_over_(is_over) {}
+  ~SlowStore() override { is_over_ = true; }
+  Decision apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
+                 std::span<Decision> each) noexcept override {
+    if (++questions_ == 3) {
+      std::atomic<bool>& is_over = is_over_;
+      asks_.set_value();
+      may_answer_.get_future().wait();
+      EXPECT_FALSE(is_over) << "the limiter has ended, and its store";
+    }
+    return store_.apply(action, charges, now, each);
+  }
+
+ private:
+  MemoryStore store_;
+  int questions_ = 0;
+  std::promise<void>& asks_;
+  std::promise<void>& may_answer_;
+  std::atomic<bool>& is_over_;
+};
+
+TEST(AsyncLimiter, WaitsForTheThreadOfItsTimer) {
+  std::promise<void> asks;
+  std::promise<void> may_answer;
+  std::atomic<bool> is_over = false;
+  asio::thread_pool pool(2);
+  auto store = std::make_unique<SlowStore>(asks, may_answer, is_over);
+  auto limiter = std::make_unique<AsyncLimiter>(pool, *store);
+  EXPECT_TRUE(limiter->async_acquire("key", kWindow, 1, 1min, asio::use_future).get());
+  bool is_called = false;
+  limiter->async_acquire("key", kWindow, 1, 1min,
+                         [&](Error, const Decision&) { is_called = true; });
+  asks.get_future().wait();  // in the thread of the timer
+  limiter->async_acquire("key", kWindow, 1, 1min, [&](Error error, const Decision&) {
+    EXPECT_EQ(error, asio::error::operation_aborted);
+    may_answer.set_value();  // the limiter ends
+  });
+  limiter.reset();
+  store.reset();
+  pool.join();
+  EXPECT_TRUE(is_called);
 }
 
 // Threads, cancellations, and both kinds of waiting; for ThreadSanitizer.

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
+#include <mutex>
 #include <new>
 #include <set>
 #include <tuple>
@@ -50,6 +52,7 @@ class Requests final : public AsyncWaits,
  private:
   class Question;
 
+  void drop(Waiter& one) noexcept;
   void changed(Waiter& one) noexcept override;
   bool has_sleepers(const Charge& charge) noexcept;
   Next take_answer(WaitingRequest& request, const Decision& said) noexcept;
@@ -59,6 +62,7 @@ class Requests final : public AsyncWaits,
   void proceed(WaitingRequest& request, Next next, Lock& lock) noexcept;
   std::optional<Decision> ask(WaitingRequest& request, Lock& lock) noexcept;
   void take(Question& question) noexcept;
+  std::optional<Decision> end_question(Question& question, Lock& lock) noexcept;
   void finish(Lock& lock) noexcept;
   void refund(const WaitingRequest& request) noexcept;
   void set_alarm() noexcept;
@@ -73,25 +77,39 @@ class Requests final : public AsyncWaits,
   // The last request of each counter whose requests sleep. They are linked in order of arrival, and
   // only the first of them is in `sleepers_`.
   std::set<WaitingRequest*, ByCounter> lines_;
+  Question* questions_ = nullptr;  // those that the store has not answered
   // Requests that have ended, in order. Their callers learn it when the lock is released.
   Waiter* ended_ = nullptr;
   Waiter** last_ended_ = &ended_;
 };
 
-// A question to the asynchronous store. Deletes itself after its answer, unless that comes before
-// ask() returns.
+// A question to the asynchronous store, which may outlive the request. Deletes itself after its
+// answer, unless that comes before ask() returns.
 class Requests::Question final : public AsyncStore::Completion {
  public:
-  Question(std::shared_ptr<Requests> of, WaitingRequest& asked_by, const Charge& about) noexcept
-      : request(&asked_by), charge_(about), waits_(std::move(of)) {}
-  // One that gives back what a request has taken, which ends meanwhile. Throws std::bad_alloc.
-  explicit Question(const Charge& of)
-      : names_{std::string(of.key), std::string(of.tag)},
+  // Without a request it can only give back. Throws std::bad_alloc.
+  explicit Question(const Charge& of, WaitingRequest* asked_by = nullptr,
+                    std::shared_ptr<Requests> waits = nullptr)
+      : request(asked_by),
+        names_{std::string(of.key), std::string(of.tag)},
         permit_(of.permit != nullptr ? *of.permit : PermitId()),
-        charge_(of) {
+        charge_(of),
+        waits_(std::move(waits)) {
     charge_.key = names_[0];
     charge_.tag = names_[1];
     if (of.permit != nullptr) charge_.permit = &permit_;
+  }
+
+  // Adds it to a list, or removes it from its list.
+  void link(Question*& first) noexcept {
+    next = first;
+    if (next != nullptr) next->link_ = &next;
+    link_ = &first;
+    first = this;
+  }
+  void unlink() noexcept {
+    *link_ = next;
+    if (next != nullptr) next->link_ = link_;
   }
 
   // Returns whether the answer has come: a chain of them must not fill the stack.
@@ -99,26 +117,29 @@ class Requests::Question final : public AsyncStore::Completion {
     store.async_apply(action, {&charge_, 1}, {}, {&each_, 1}, *this);
     return is_halfway_.exchange(true, std::memory_order_acq_rel);
   }
-  void give_back(AsyncStore& store, Verb verb) noexcept {
+  // Gives back the units of the charge, then deletes itself.
+  void give_back(AsyncStore& store) noexcept {
+    waits_ = nullptr;
+    const Verb verb = holds_permits(charge_.limit.algorithm()) ? Verb::kRelease : Verb::kRefund;
     store.async_apply(verb, {&charge_, 1}, {}, {&each_, 1}, *this);
   }
   void done(const Decision& decision) noexcept override {
-    if (request == nullptr) return delete this;
+    if (waits_ == nullptr) return delete this;
     const Visit visit(waits_);
-    said = decision;
-    if (!is_halfway_.exchange(true, std::memory_order_acq_rel)) return;
-    waits_->take(*this);
-    delete this;
+    answer = decision;
+    if (is_halfway_.exchange(true, std::memory_order_acq_rel)) waits_->take(*this);
   }
 
-  WaitingRequest* const request = nullptr;
-  Decision said;
+  WaitingRequest* request;   // null: it has ended
+  Question* next = nullptr;  // in the list
+  Decision answer;
 
  private:
   const std::array<std::string, 2> names_;
   const PermitId permit_;
   Charge charge_;
-  const std::shared_ptr<Requests> waits_;
+  std::shared_ptr<Requests> waits_;      // null: it gives back
+  Question** link_ = nullptr;            // to this one
   std::atomic<bool> is_halfway_{false};  // ask() has returned, or the answer has come
   Decision each_;
 };
@@ -184,6 +205,7 @@ void Requests::released(std::span<const Charge> charges) noexcept {
 }
 
 void Requests::cancel(WaitingRequest& request) noexcept {
+  const Visit visit(shared_from_this());
   Lock lock(mutex_);
   if (request.state == State::kEnded || request.is_cancelled) return;
   if (request.state == State::kSleeps) unlink(request);
@@ -192,6 +214,7 @@ void Requests::cancel(WaitingRequest& request) noexcept {
 }
 
 void Requests::close() noexcept {
+  cancel_operations();
   Lock lock(mutex_);
   is_closed_ = true;
   while (!sleepers_.empty()) {
@@ -205,15 +228,21 @@ void Requests::close() noexcept {
     }
   }
   Waiter* left = nullptr;
-  queue_.clear(left);
-  while (left != nullptr) {
-    Waiter& one = *std::exchange(left, left->next);
-    one.is_cancelled = true;
-    one.decision.outcome = Outcome::kDenied;  // it has taken nothing
-    end(one, one.decision);
-    changed(one);
+  queue_.clear(left, async_ != nullptr);
+  while (left != nullptr) drop(*std::exchange(left, left->next));
+  for (Question* question = questions_; question != nullptr; question = question->next) {
+    WaitingRequest* const request = std::exchange(question->request, nullptr);
+    if (request->state != State::kEnded) drop(*request);  // it was in no queue
   }
   finish(lock);
+}
+
+// The limiter ends: the question under way gives back what it takes.
+void Requests::drop(Waiter& one) noexcept {
+  one.is_cancelled = true;
+  one.decision.outcome = Outcome::kDenied;
+  end(one, one.decision);
+  changed(one);
 }
 
 // The request has ended, or waits until another instant.
@@ -231,6 +260,7 @@ void Requests::changed(Waiter& one) noexcept {
 }
 
 void Requests::on_time() noexcept {
+  const Visit visit(shared_from_this());
   Lock lock(mutex_);
   alarm_at_ = Instant::max();
   finish(lock);
@@ -269,13 +299,13 @@ void Requests::set_alarm() noexcept {
 
 void Requests::refund(const WaitingRequest& request) noexcept try {
   const Charge charge = request.charge();
-  const Verb verb = holds_permits(charge.limit.algorithm()) ? Verb::kRelease : Verb::kRefund;
+  const bool is_permit = holds_permits(charge.limit.algorithm());
   if (store_ != nullptr) {
-    store_->apply_one(verb, charge, {});
+    store_->apply_one(is_permit ? Verb::kRelease : Verb::kRefund, charge, {});
   } else {
-    (new Question(charge))->give_back(*async_, verb);
+    (new Question(charge))->give_back(*async_);
   }
-  if (verb == Verb::kRelease) released({&charge, 1});
+  if (is_permit) released({&charge, 1});
 } catch (const std::bad_alloc&) {  // fewer units are admitted than possible, never more
 }
 
@@ -285,14 +315,14 @@ void Requests::refund(const WaitingRequest& request) noexcept try {
 void Requests::proceed(WaitingRequest& request, Next next, Lock& lock) noexcept {
   while (next == Next::kAsks) {
     const std::optional<Decision> said = ask(request, lock);
-    if (!said) return;  // the answer comes later
+    if (!said) return;
     next = take_answer(request, *said);
   }
   changed(request);
 }
 
-// Releases the lock meanwhile.
-std::optional<Decision> Requests::ask(WaitingRequest& request, Lock& lock) noexcept {
+// Releases the lock meanwhile. Empty: the answer comes later, or the request has ended.
+std::optional<Decision> Requests::ask(WaitingRequest& request, Lock& lock) noexcept try {
   const bool is_queued = request.line != nullptr;
   Charge charge = request.charge();
   if (is_queued) charge.cost = queue_.ask(request).cost;
@@ -303,24 +333,39 @@ std::optional<Decision> Requests::ask(WaitingRequest& request, Lock& lock) noexc
     lock.lock();
     return said;
   }
-  auto* const question = new (std::nothrow) Question(shared_from_this(), request, charge);
-  if (question == nullptr) return Decision::refused(Reason::kStoreError);
+  auto* const question = new Question(charge, &request, shared_from_this());
   const Action action = is_queued ? Verb::kTake : reservation(request.deadline, clock_);
+  question->link(questions_);
   lock.unlock();
-  std::optional<Decision> said;
-  if (question->ask(*async_, action)) {
-    said = question->said;
-    delete question;
-  }
+  const bool is_answered = question->ask(*async_, action);
   lock.lock();
-  return said;
+  return is_answered ? end_question(*question, lock) : std::nullopt;
+} catch (const std::bad_alloc&) {
+  return Decision::refused(Reason::kStoreError);
 }
 
 void Requests::take(Question& question) noexcept {
   Lock lock(mutex_);
-  WaitingRequest& request = *question.request;
-  proceed(request, take_answer(request, question.said), lock);
+  WaitingRequest* const request = question.request;
+  const std::optional<Decision> answered = end_question(question, lock);
+  if (answered) proceed(*request, take_answer(*request, *answered), lock);
   finish(lock);
+}
+
+// Ends a question that has its answer. Empty: the request has ended before, and the question gives
+// back what it has taken. Releases the lock meanwhile.
+std::optional<Decision> Requests::end_question(Question& question, Lock& lock) noexcept {
+  question.unlink();
+  const Decision answer = question.answer;
+  if (question.request != nullptr || !answer.allowed()) {
+    const bool is_waiting = question.request != nullptr;
+    delete &question;
+    return is_waiting ? std::optional(answer) : std::nullopt;
+  }
+  lock.unlock();
+  question.give_back(*async_);
+  lock.lock();
+  return std::nullopt;
 }
 
 // A request waits for a reservation that the store has made, and for the requests of the counter
@@ -388,6 +433,39 @@ void Requests::unlink(WaitingRequest& request) noexcept {
 }
 
 }  // namespace
+
+void AsyncWaits::add(Operation& operation) noexcept {
+  const std::lock_guard lock(operations_mutex_);
+  operation.next_ = operations_;
+  if (operations_ != nullptr) operations_->link_ = &operation.next_;
+  operation.link_ = &operations_;
+  operations_ = &operation;
+}
+
+void AsyncWaits::remove(Operation& operation) noexcept {
+  const std::lock_guard lock(operations_mutex_);
+  unlink(operation);
+}
+
+void AsyncWaits::unlink(Operation& operation) noexcept {
+  if (operation.link_ == nullptr) return;
+  *operation.link_ = operation.next_;
+  if (operation.next_ != nullptr) operation.next_->link_ = operation.link_;
+  operation.link_ = nullptr;
+}
+
+void AsyncWaits::cancel_operations() noexcept {
+  for (;;) {
+    std::shared_ptr<Operation> one;  // its answer may come meanwhile
+    {
+      const std::lock_guard lock(operations_mutex_);
+      if (operations_ == nullptr) return;
+      one = operations_->shared_from_this();
+      unlink(*one);
+    }
+    one->cancel();
+  }
+}
 
 std::shared_ptr<AsyncWaits> AsyncWaits::make(Store* store, AsyncStore* async, std::size_t most,
                                              Alarm alarm, const Clock& clock) {

@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "limiter/wait_queue.h"
@@ -58,6 +60,7 @@ class LaterStore final : public AsyncStore {
   void async_apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
                    std::span<Decision> each, Completion& completion) noexcept override {
     ++questions;
+    if (on_question) std::exchange(on_question, nullptr)();
     if (fails) {
       std::fill(each.begin(), each.end(), Decision::refused(Reason::kStoreError));
       return completion.done(Decision::refused(Reason::kStoreError));
@@ -77,6 +80,7 @@ class LaterStore final : public AsyncStore {
   bool at_once = false;
   bool fails = false;
   int questions = 0;
+  std::function<void()> on_question;  // once
 };
 
 class Request final : public WaitingRequest {
@@ -480,26 +484,40 @@ TEST_P(LaterTest, NeedsNoStackForALongQueueOfAnswersAtOnce) {
   EXPECT_EQ(requests.back().times_ended, 1);
 }
 
-TEST_P(LaterTest, EndsWithItsLastQuestionAfterItWasClosed) {
-  open();
-  Request& request = start(kBucket);
-  waits->close();
-  waits.reset();
-  EXPECT_EQ(request.times_ended, 0);
-  answer();
-  EXPECT_EQ(request.times_ended, 1);
-}
-
-TEST_P(LaterTest, CancelsAReservationThatTheStoreMakesAfterItWasClosed) {
+TEST_P(LaterTest, EndsWhatTheStoreDecidesWhenItIsClosed) {
+  constexpr Limit kFlight = concurrency(1).lease(2h);
+  const PermitId permit = PermitId::random();
   open();
   start(kBucket);
-  answer();
-  Request& request = start(kBucket);
+  start(kWindow);
+  start(kWindow);
+  const Charge flight{.key = "key", .limit = kFlight, .tag = "tag", .permit = &permit};
+  waits->start(requests.emplace_back(flight, clock.now() + 1h, clock), {});
+  waits->cancel(start(kBucket));
   waits->close();
   waits.reset();
-  answer();
-  EXPECT_EQ(request.times_ended, 1);
-  EXPECT_TRUE(request.is_cancelled);
+  for (const Request& request : requests) {
+    EXPECT_EQ(request.times_ended, 1);
+    EXPECT_TRUE(request.is_cancelled);
+    EXPECT_FALSE(request.gives_back) << "the store has not answered";
+  }
+  requests.clear();
+  answer();  // the answers outlive the requests
+  EXPECT_EQ(left(kBucket), 1u);
+  EXPECT_EQ(left(kWindow), 2u);
+  EXPECT_TRUE(later.store.apply_one(Verb::kPeek, flight, {}));
+}
+
+TEST_P(LaterTest, EndsWhatTheStoreDecidesAsItAnswers) {
+  open();
+  Request& request = requests.emplace_back(kWindow, 1, clock.now() + 1h, clock);
+  later.at_once = true;
+  later.on_question = [&] {
+    waits->close();
+    requests.clear();
+  };
+  waits->start(request, {});
+  EXPECT_EQ(left(kWindow), 2u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Later, LaterTest, ::testing::Values(true));

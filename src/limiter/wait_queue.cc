@@ -250,7 +250,7 @@ Waiter* WaitQueue::released(const Charge& charge, Instant now) noexcept {
   return next_of(line);
 }
 
-void WaitQueue::clear(Waiter*& left) noexcept {
+void WaitQueue::clear(Waiter*& left, bool with_asked_for) noexcept {
   left = nullptr;
   Waiter** last = &left;
   for (auto entry = lines_.begin(); entry != lines_.end();) {
@@ -258,7 +258,7 @@ void WaitQueue::clear(Waiter*& left) noexcept {
     for (Waiter* w = line.first; w != nullptr;) {
       Waiter& waiter = *w;
       w = w->next;
-      if (waiter.is_asked_for) continue;
+      if (waiter.is_asked_for && !with_asked_for) continue;
       remove(waiter);
       append(waiter, waiter.decision, last);
     }

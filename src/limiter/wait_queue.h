@@ -144,8 +144,9 @@ class WaitQueue {
   // Call it when permits of the counter were released. Returns the waiter that asks now.
   Waiter* released(const Charge& charge, Instant now) noexcept;
 
-  // Removes all waiters except those of questions that are under way; `left` is the first of them.
-  void clear(Waiter*& left) noexcept;
+  // Removes all waiters, those of questions that are under way only if `with_asked_for`; `left` is
+  // the first of them.
+  void clear(Waiter*& left, bool with_asked_for = false) noexcept;
 
   // Whether callers wait for this counter.
   bool has_waiters(const Charge& charge) const noexcept;

@@ -204,8 +204,7 @@ void acquire(const AsioParts& parts, Handler handler, const Charge& charge, Inst
 // async_try_acquire(), and with `Each` async_apply(), if the store answers later. The store keeps
 // the operation until it answers, and a cancelled handler does not wait for that.
 template <typename Handler, bool Each>
-class ApplyOperation final : public AsyncStore::Completion,
-                             public std::enable_shared_from_this<ApplyOperation<Handler, Each>> {
+class ApplyOperation final : public AsyncStore::Completion, public AsyncWaits::Operation {
  public:
   ApplyOperation(Handler&& handler, const AsioParts& parts, OwnedCharges charges)
       : pending_(std::in_place, std::move(handler), parts.executor),
@@ -214,7 +213,7 @@ class ApplyOperation final : public AsyncStore::Completion,
         each_(charges_.view().size()) {}
 
   void start(AsyncStore& store, const Action& action, std::optional<Instant> now) {
-    self_ = this->shared_from_this();
+    self_ = std::static_pointer_cast<ApplyOperation>(shared_from_this());
     auto slot = pending_->slot();
     if (slot.is_connected()) {
       slot.assign([of = std::weak_ptr(self_)](boost::asio::cancellation_type type) {
@@ -222,31 +221,45 @@ class ApplyOperation final : public AsyncStore::Completion,
         if (const auto operation = of.lock()) operation->cancel();
       });
     }
+    waits_->add(*this);
     is_release_ = action.verb == Verb::kRelease;
     store.async_apply(action, charges_.view(), now, each_, *this);
   }
   void done(const Decision& decision) noexcept override {
     const AsyncWaits::Visit visit(waits_);
     auto self = std::move(self_);
+    waits_->remove(*this);
     said_ = decision;
     if (is_release_) waits_->released(charges_.view());
     if (has_ended_.exchange(true, std::memory_order_acq_rel)) return;
-    pending_->run_later([of = std::move(self)] { of->complete({}); });
+    pending_->run_later([of = std::move(self)] {
+      Pending<Handler> pending = of->take_handler();
+      complete(pending, {}, of->said_, std::move(of->each_));
+    });
+  }
+  // The handler leaves the operation: its executor may end before the store answers.
+  void cancel() noexcept override {  // NOLINT(bugprone-exception-escape): as AcquireOperation
+    if (has_ended_.exchange(true, std::memory_order_acq_rel)) return;
+    auto owned = std::make_unique<Pending<Handler>>(take_handler());
+    const Pending<Handler>& pending = *owned;
+    pending.run_later([of = std::move(owned)]() mutable {
+      Pending<Handler> own = std::move(*std::exchange(of, nullptr));
+      complete(own, boost::asio::error::operation_aborted, Decision::refused(Reason::kStoreTimeout),
+               {});
+    });
   }
 
  private:
-  void cancel() {
-    if (has_ended_.exchange(true, std::memory_order_acq_rel)) return;
-    pending_->run_later(
-        [of = this->shared_from_this()] { of->complete(boost::asio::error::operation_aborted); });
-  }
-  void complete(const boost::system::error_code& error) {
-    if (auto slot = pending_->slot(); slot.is_connected()) slot.clear();
+  Pending<Handler> take_handler() {
     Pending<Handler> pending = std::move(*pending_);
     pending_.reset();
-    const Decision said = error ? Decision::refused(Reason::kStoreTimeout) : said_;
+    return pending;
+  }
+  static void complete(Pending<Handler>& pending, const boost::system::error_code& error,
+                       const Decision& said, std::vector<Decision> each) {
+    if (auto slot = pending.slot(); slot.is_connected()) slot.clear();
     if constexpr (Each) {
-      pending.call(error, said, error ? std::vector<Decision>() : std::move(each_));
+      pending.call(error, said, std::move(each));
     } else {
       pending.call(error, said);
     }
@@ -258,7 +271,7 @@ class ApplyOperation final : public AsyncStore::Completion,
   std::vector<Decision> each_;
   Decision said_;
   bool is_release_ = false;
-  std::atomic<bool> has_ended_{false};    // the store has answered, or it was cancelled
+  std::atomic<bool> has_ended_{false};    // who sets it has the handler
   std::shared_ptr<ApplyOperation> self_;  // until done()
 };
 

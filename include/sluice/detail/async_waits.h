@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -115,12 +116,30 @@ class AsyncWaits {
   // store is deciding it.
   virtual void cancel(WaitingRequest& request) noexcept = 0;
   virtual void on_time() noexcept = 0;
-  // Cancels all requests. From then on each request is cancelled at its start.
+  // Cancels all requests and operations, except those for which a thread asks a store that answers
+  // at once: these end in that thread, during a visit. From then on each request is cancelled at
+  // its start.
   virtual void close() noexcept = 0;
   // The number of requests that wait.
   virtual std::size_t waiting() const noexcept = 0;
 
-  // While it lives, a thread of the store ends operations of the limiter.
+  // An operation that waits for the answer of the store, and not for units.
+  class Operation : public std::enable_shared_from_this<Operation> {
+   public:
+    virtual ~Operation() = default;
+    // Ends it before the answer. Called in any thread, without a lock.
+    virtual void cancel() noexcept = 0;
+
+   private:
+    friend class AsyncWaits;
+    Operation* next_ = nullptr;
+    Operation** link_ = nullptr;  // to this one; null: close() does not end it
+  };
+  // From then on close() cancels the operation, until it is removed: when the answer has come.
+  void add(Operation& operation) noexcept;
+  void remove(Operation& operation) noexcept;
+
+  // While it lives, a thread that close() does not stop uses the store or the limiter's executor.
   class Visit {
    public:
     explicit Visit(std::shared_ptr<AsyncWaits> waits) noexcept : waits_(std::move(waits)) {
@@ -133,13 +152,20 @@ class AsyncWaits {
    private:
     const std::shared_ptr<AsyncWaits> waits_;
   };
-  // Waits until no visit is under way that posted a handler before the call.
+  // Waits until no visit is under way that began before close().
   void await_visits() const noexcept {
     while (visits_.load(std::memory_order_acquire) > 0) std::this_thread::yield();
   }
 
+ protected:
+  void cancel_operations() noexcept;
+
  private:
+  void unlink(Operation& operation) noexcept;
+
   std::atomic<std::size_t> visits_{0};
+  std::mutex operations_mutex_;  // protects the list, and the links of its operations
+  Operation* operations_ = nullptr;
 };
 
 }  // namespace sluice::detail
