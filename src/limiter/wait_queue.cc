@@ -99,7 +99,7 @@ WaitQueue::WaitQueue(std::size_t most, bool merges) : most_(most), merges_(merge
 WaitQueue::~WaitQueue() = default;
 
 WaitQueue::Next WaitQueue::join(Waiter& waiter, const Charge& charge, Instant now) noexcept try {
-  if (waiter.cost > waiter.limit.capacity()) {
+  if (!charge.alternative && waiter.cost > waiter.limit.capacity()) {
     waiter.decision = refusal(Reason::kNever, waiter.limit);
     return Next::kEnded;
   }

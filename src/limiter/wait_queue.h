@@ -126,7 +126,8 @@ class WaitQueue {
   WaitQueue& operator=(const WaitQueue&) = delete;
 
   // `charge` names the counter; the limit and the cost are the waiter's. The first one asks now;
-  // one that ends is one too many, or its deadline cannot be met.
+  // one that ends is one too many, or its deadline cannot be met. Requests for budgets in a row
+  // (`alternative`), which may fit into another one, have a queue of their own.
   Next join(Waiter& waiter, const Charge& charge, Instant now) noexcept;
   // Returns the question of the first waiter: a take, without its permit. Its bytes are valid until
   // answer().
@@ -154,10 +155,10 @@ class WaitQueue {
   std::size_t size() const noexcept { return size_; }
 
  private:
-  using Name = std::tuple<Algorithm, Keyspace, std::string_view, std::string_view>;
+  using Name = std::tuple<Algorithm, Keyspace, bool, std::string_view, std::string_view>;
 
   static Name name_of(const Charge& charge, const Limit& limit) noexcept {
-    return {limit.algorithm(), charge.rule.keyspace, charge.tag, charge.key};
+    return {limit.algorithm(), charge.rule.keyspace, charge.alternative, charge.tag, charge.key};
   }
   void push(WaitLine& line, Waiter& waiter) noexcept;
   void remove(Waiter& waiter) noexcept;

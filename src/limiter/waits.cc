@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <new>
@@ -75,9 +76,13 @@ Decision Waits::acquire(WaitingCall& call, Instant deadline, const Decision* sai
   }
 }
 
-// Waits behind others if they are ahead of it.
+// Waits behind others if they are ahead of it. Only the store knows which of budgets in a row
+// answers.
 Waits::Next Waits::join_others(WaitingCall& call, std::span<const Charge> charges,
                                Instant& until) noexcept {
+  if (std::any_of(charges.begin(), charges.end(), std::mem_fn(&Charge::alternative))) {
+    return Next::kAsks;
+  }
   const Lock lock(mutex_);
   const auto found = std::find_if(charges.begin(), charges.end(), [this](const Charge& charge) {
     return queue_.has_waiters(charge);
@@ -119,7 +124,9 @@ Waits::Next Waits::answer(Waiter& one, const Decision& said, std::span<const Cha
   if (said.allowed() && must_wait(said)) return sleep(one, said, charges);
   if (last == kNone) return end(one, said);
   one.charge = static_cast<std::uint8_t>(last);
-  return join(one, charges[last], &each[last]);
+  Charge charge = charges[last];
+  charge.alternative |= last + 1 < charges.size() && charges[last + 1].alternative;
+  return join(one, charge, &each[last]);
 }
 
 Waits::Next Waits::join(Waiter& one, const Charge& charge, const Decision* said) noexcept {

@@ -144,6 +144,44 @@ TEST_F(WaitsTest, WaitsForAllLimitsOfARequest) {
   EXPECT_EQ(limiter.peek("w", kWindow, 0).remaining, 1u) << "the denied one took nothing";
 }
 
+class RowWaitsTest : public WaitsTest {
+ protected:
+  static constexpr Limit kTeam = budget(10).per(1h);
+  static constexpr Limit kCredits = budget(30).per(2h);
+  static std::vector<Charge> row(std::uint64_t cost) {
+    return {{.key = "team", .limit = kTeam, .cost = cost},
+            {.key = "credits", .limit = kCredits, .cost = cost, .alternative = true}};
+  }
+};
+
+TEST_F(RowWaitsTest, WaitsForTheBudgetThatFits) {
+  EXPECT_TRUE(limiter.try_acquire("team", kTeam, 10));
+  EXPECT_TRUE(limiter.try_acquire("credits", kCredits, 28));
+  const Decision now = limiter.check(row(20));
+  EXPECT_EQ(now.reason, Reason::kLimited);
+  EXPECT_EQ(acquire(row(20), *now.retry_after - 1us).reason, Reason::kLimited);
+  EXPECT_EQ(acquire(row(31), 24h).reason, Reason::kNever);
+  EXPECT_EQ(clock.now(), kStart);
+  EXPECT_TRUE(acquire(row(20), 2h).allowed());
+  EXPECT_EQ(clock.now(), kStart + *now.retry_after);
+}
+
+TEST_F(RowWaitsTest, TakesWhatIsThereWhileOthersWaitForOneOfTheBudgets) {
+  EXPECT_TRUE(limiter.try_acquire("team", kTeam, 10));
+  Call other(clock, store, {{.key = "team", .limit = kTeam}});
+  other.on_park = [&] {
+    EXPECT_EQ(waits.waiting(), 1u);
+    EXPECT_TRUE(acquire(row(5), 0s).allowed());
+    EXPECT_TRUE(acquire(row(20), 0s).allowed());
+    const Decision late = acquire(row(20), 0s);
+    EXPECT_EQ(late.reason, Reason::kLimited);
+    EXPECT_EQ(late.retry_after, limiter.check(row(20)).retry_after);
+    other.gives_up = true;
+  };
+  EXPECT_FALSE(acquire(other).allowed());
+  EXPECT_EQ(clock.now(), kStart);
+}
+
 // While the first one waits for the window, the log's unit is taken.
 TEST_F(WaitsTest, MovesToTheQueueOfAnotherCounter) {
   class Thief final : public Store {

@@ -18,6 +18,7 @@ Decision RuleWait::ask(Action action) noexcept try {
                         .limit = limit.numbers,
                         .cost = limit.cost,
                         .tag = limit.tag,
+                        .alternative = limit.limit->alternative,
                         .rule = {Keyspace::kRules}});
     charges_.back().block = limit.limit->block_of_charges();
     each_.push_back(limit.decision);

@@ -77,6 +77,21 @@ rules:
   }
 }
 
+TEST_F(RuleWaitTest, SaysWhichBudgetsAreInARow) {
+  const RuleSet budgets = *RuleSet::parse(R"(version: 1
+rules:
+  - name: models
+    limits:
+      - { name: team, algorithm: budget, limit: 10, per: 1m,
+          overflow: { name: credits, limit: 30, per: 1m } }
+)",
+                                          "f");
+  RuleWait wait(decider, budgets, nullptr, attributes, costs);
+  ASSERT_EQ(wait.charges().size(), 2u);
+  EXPECT_FALSE(wait.charges()[0].alternative);
+  EXPECT_TRUE(wait.charges()[1].alternative);
+}
+
 TEST_F(RuleWaitTest, ReportsWhatAShadowRuleWouldDeny) {
   for (int i = 0; i < 2; ++i) {
     EXPECT_TRUE(decider.decide(rules, attributes).decision);
