@@ -150,7 +150,7 @@ bool Requests::decide(const Charge& charge, Instant deadline,
                       std::optional<Decision>& said) noexcept {
   const std::size_t others = waiting();
   if (!is_reservable(charge.limit)) {
-    if (others > 0) {
+    if (others > 0 && charge.cost > 0) {
       const Lock lock(mutex_);
       if (queue_.has_waiters(charge)) return false;
     }
@@ -171,7 +171,7 @@ bool Requests::decide(const Charge& charge, Instant deadline,
 }
 
 bool Requests::has_sleepers(const Charge& charge) noexcept {
-  if (waiting() == 0) return false;
+  if (waiting() == 0 || charge.cost == 0) return false;
   const Lock lock(mutex_);
   return lines_.contains(charge);
 }
@@ -184,11 +184,11 @@ void Requests::start(WaitingRequest& request, const std::optional<Decision>& sai
   if (is_closed_ || !sleepers_.reserve(queue_.size() + counted_ + 1)) {
     request.is_cancelled = true;
     next = end(request, said.value_or(Decision::refused(Reason::kStoreError)));
-  } else if (!is_reservable(request.limit)) {
+  } else if (!is_reservable(request.limit) && request.cost > 0) {
     next = join(request, request.charge(), said ? &*said : nullptr);
   } else if (said) {
     next = take_answer(request, *said);
-  } else if (is_full()) {
+  } else if (is_full() && request.cost > 0) {
     next = end(request, refusal(Reason::kTooManyWaiters, request.limit));
   } else {
     count_in(request);
@@ -371,9 +371,9 @@ std::optional<Decision> Requests::end_question(Question& question, Lock& lock) n
 // A request waits for a reservation that the store has made, and for the requests of the counter
 // that arrived earlier. The store has put them in order, but not the instants here: they also
 // contain the time that each answer needed. A fallback, which knows no order, waits for nobody, nor
-// does a request whose deadline would pass.
+// does a request without cost, or one whose deadline would pass.
 Waits::Next Requests::take_answer(WaitingRequest& request, const Decision& said) noexcept {
-  const bool is_ordered = is_reservable(request.limit) && said.allowed() &&
+  const bool is_ordered = is_reservable(request.limit) && request.cost > 0 && said.allowed() &&
                           said.reason == Reason::kOk && !request.is_cancelled;
   const auto last = is_ordered ? lines_.find(&request) : lines_.end();
   if (last != lines_.end()) {

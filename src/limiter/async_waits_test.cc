@@ -230,6 +230,16 @@ TEST_P(AsyncWaitsTest, RefusesMoreThanItsBound) {
   }
 }
 
+TEST_P(AsyncWaitsTest, ACostOfZeroDoesNotWaitForOthers) {
+  open(2);
+  for (const Limit& limit : {kBucket, kWindow}) {
+    for (int i = 0; i < 3; ++i) acquire(limit, 1h, limit.capacity());
+    EXPECT_EQ(waits->waiting(), 2u);
+    EXPECT_TRUE(acquire(limit, 0s, 0).is_admitted());
+    run();
+  }
+}
+
 TEST_P(AsyncWaitsTest, GivesBackAReservationThatIsCancelled) {
   open();
   acquire(kBucket);

@@ -85,7 +85,7 @@ Waits::Next Waits::join_others(WaitingCall& call, std::span<const Charge> charge
   }
   const Lock lock(mutex_);
   const auto found = std::find_if(charges.begin(), charges.end(), [this](const Charge& charge) {
-    return queue_.has_waiters(charge);
+    return charge.cost > 0 && queue_.has_waiters(charge);
   });
   if (found == charges.end()) return Next::kAsks;
   call.charge = static_cast<std::uint8_t>(found - charges.begin());

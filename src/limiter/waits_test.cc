@@ -144,6 +144,18 @@ TEST_F(WaitsTest, WaitsForAllLimitsOfARequest) {
   EXPECT_EQ(limiter.peek("w", kWindow, 0).remaining, 1u) << "the denied one took nothing";
 }
 
+TEST_F(WaitsTest, ACostOfZeroDoesNotWaitForOthers) {
+  acquire({{"key", kWindow, 2}});
+  Call other(clock, store, {{"key", kWindow}});
+  other.on_park = [&] {
+    EXPECT_EQ(waits.waiting(), 1u);
+    EXPECT_TRUE(acquire({{"key", kWindow, 0}}, 0s).allowed());
+    EXPECT_TRUE(acquire({{"b", kBucket}, {"key", kWindow, 0}}, 0s).allowed());
+    other.gives_up = true;
+  };
+  EXPECT_FALSE(acquire(other).allowed());
+}
+
 class RowWaitsTest : public WaitsTest {
  protected:
   static constexpr Limit kTeam = budget(10).per(1h);
