@@ -49,7 +49,7 @@ class WaitingCharges final : public detail::WaitingThread {
     detail::released(store_, charges_);
   }
   std::span<const Charge> charges() noexcept override { return charges_; }
-  std::span<const Decision> each() noexcept override { return each_; }
+  std::span<Decision> each() noexcept override { return each_; }
 
  private:
   Store& store_;

@@ -42,6 +42,19 @@ Decision refused(const Decision& said, Reason reason,
   return decision;
 }
 
+// The queue has denied the request: its decision is on the charge for which it waits.
+void answer_each(WaitingCall& call, bool has_asked) noexcept {
+  const auto charges = call.charges();
+  const auto each = call.each();
+  for (std::size_t i = 0; i < each.size(); ++i) {
+    if (i == call.charge) {
+      each[i] = call.decision;
+    } else if (!has_asked) {
+      each[i] = {.capacity = charges[i].limit.capacity()};
+    }
+  }
+}
+
 }  // namespace
 
 Action Waits::reservation(Instant deadline, const Clock& clock) noexcept {
@@ -55,6 +68,8 @@ Decision Waits::acquire(WaitingCall& call, Instant deadline, const Decision* sai
   call.deadline = deadline;
   Instant until = {};
   Next next = Next::kAsks;
+  bool has_asked = false;
+  bool is_told = false;  // by the store, and not by the queue
   if (said == nullptr && waiting() > 0) next = join_others(call, call.charges(), until);
   for (;;) {
     if (next == Next::kAsks) {
@@ -65,12 +80,15 @@ Decision Waits::acquire(WaitingCall& call, Instant deadline, const Decision* sai
       const auto each = call.each();
       const Lock lock(mutex_);
       next = settle(call, answer(call, answered, charges, each), until);
+      has_asked = true;
+      is_told = next == Next::kEnded;
     } else if (next == Next::kWaits) {
       const bool waits = call.park(until);
       const Lock lock(mutex_);
       next = settle(call, waits ? go_on(call) : cancel(call), until);
     } else {
       if (call.gives_back) call.give_back();
+      if (!is_told && !call.decision.allowed() && !call.is_cancelled) answer_each(call, has_asked);
       return without_delay(call.decision);
     }
   }

@@ -32,8 +32,8 @@ class WaitingCall : public Waiter {
   virtual void give_back() noexcept = 0;
   // The charges of the request that can deny it. May ask the store if ask() was not called yet.
   virtual std::span<const Charge> charges() noexcept = 0;
-  // Their decisions in the last ask().
-  virtual std::span<const Decision> each() noexcept = 0;
+  // Their decisions in the last ask(), which a denial of the queue changes.
+  virtual std::span<Decision> each() noexcept = 0;
 
   // Blocks until wake(), also an earlier one, or until the instant. Returns false if the caller has
   // given up.

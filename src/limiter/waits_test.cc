@@ -54,7 +54,7 @@ class Call final : public WaitingCall {
     }
   }
   std::span<const Charge> charges() noexcept override { return charges_; }
-  std::span<const Decision> each() noexcept override { return each_; }
+  std::span<Decision> each() noexcept override { return each_; }
   bool park(Instant until) noexcept override {
     if (gives_up) return false;
     if (on_park) return on_park(), true;
@@ -151,6 +151,21 @@ TEST_F(WaitsTest, ACostOfZeroDoesNotWaitForOthers) {
     EXPECT_EQ(waits.waiting(), 1u);
     EXPECT_TRUE(acquire({{"key", kWindow, 0}}, 0s).allowed());
     EXPECT_TRUE(acquire({{"b", kBucket}, {"key", kWindow, 0}}, 0s).allowed());
+    other.gives_up = true;
+  };
+  EXPECT_FALSE(acquire(other).allowed());
+}
+
+TEST_F(WaitsTest, ADenialOfTheQueueIsOnTheChargeThatWaits) {
+  acquire({{"key", kWindow, 2}});
+  Call other(clock, store, {{"key", kWindow}});
+  other.on_park = [&] {
+    Call late(clock, store, {{"b", kBucket}, {"key", kWindow, 2}});
+    EXPECT_EQ(acquire(late, 1s).retry_after, 2s);
+    EXPECT_EQ(late.questions, 0);
+    EXPECT_TRUE(late.each()[0].allowed());
+    EXPECT_EQ(late.each()[0].capacity, 1u);
+    EXPECT_EQ(late.each()[1].retry_after, 2s);
     other.gives_up = true;
   };
   EXPECT_FALSE(acquire(other).allowed());
@@ -314,9 +329,11 @@ TEST_F(PermitWaitsTest, AReleaseBetweenTheDenialAndTheQueueIsSeenAtOnce) {
 
 TEST_F(PermitWaitsTest, EndsAtItsDeadline) {
   EXPECT_TRUE(hold(held).allowed());
-  const Decision late = acquire({of(asked)}, 1s);
+  Call call(clock, store, {of(asked)});
+  const Decision late = acquire(call, 1s);
   EXPECT_EQ(late.reason, Reason::kLimited);
   EXPECT_EQ(late.retry_after, Duration{1h - 1s});
+  EXPECT_EQ(call.each()[0].retry_after, late.retry_after);
   EXPECT_EQ(clock.now(), kStart + 1s);
   EXPECT_EQ(waits.waiting(), 0u);
   EXPECT_TRUE(acquire({of(asked)}, 2h).allowed()) << "at the end of the lease";
@@ -412,7 +429,7 @@ class Numbered final : public detail::WaitingThread {
   }
   void give_back() noexcept override { store_.apply_one(Verb::kRefund, charge_, {}); }
   std::span<const Charge> charges() noexcept override { return {&charge_, 1}; }
-  std::span<const Decision> each() noexcept override { return {&decision_, 1}; }
+  std::span<Decision> each() noexcept override { return {&decision_, 1}; }
   bool park(Instant until) noexcept override {
     has_arrived = true;
     return WaitingThread::park(until);

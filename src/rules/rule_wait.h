@@ -38,7 +38,7 @@ class RuleWait : public detail::WaitingThread {
   Decision ask(Action action) noexcept override;
   void give_back() noexcept override;
   std::span<const Charge> charges() noexcept override;
-  std::span<const Decision> each() noexcept override { return each_; }
+  std::span<Decision> each() noexcept override { return each_; }
 
   // The wait ended with this decision: decides the rules in shadow mode. Null if there was no
   // memory to ask.
