@@ -26,6 +26,7 @@ struct WaitLine {
   std::uint64_t units = 0;                  // of all waiters
   bool is_asking = false;                   // a question is under way
   Instant at = {};                          // of the next question
+  bool opens_window = false;                // at that instant a window begins, unless it is now
   std::uint64_t room = 0;                   // units that the next question may ask for
   Instant least_deadline = Instant::max();  // no waiter has an earlier one
   // Of permits: the latest denial, when a lease ends that it waits for, and whether one was
@@ -120,9 +121,9 @@ WaitQueue::Next WaitQueue::join(Waiter& waiter, const Charge& charge, Instant no
     push(line, waiter);
     return Next::kWaits;
   }
-  const bool is_fresh = !line.is_asking && line.at > now;
-  const Instant soonest =
-      earliest(waiter.limit, line.units + waiter.cost, is_fresh ? line.at : now, is_fresh);
+  const bool is_later = !line.is_asking && line.at > now;
+  const Instant soonest = earliest(waiter.limit, line.units + waiter.cost, is_later ? line.at : now,
+                                   is_later && line.opens_window);
   if (waiter.deadline < soonest) {
     waiter.decision = too_late(refusal(Reason::kLimited, waiter.limit), soonest - now);
     return Next::kEnded;
@@ -157,6 +158,7 @@ Waiter* WaitQueue::answer(Waiter& first, const Decision& said, Instant now,
   line.is_asking = false;
   line.at = now;
   line.room = 0;
+  line.opens_window = said.reason != Reason::kBlocked;  // a block ends within a window
   const bool was_alone = first.next == nullptr || !first.next->is_asked_for;
   const bool will_pass = !said.allowed() && said.retry_after.has_value();
   if (will_pass) {

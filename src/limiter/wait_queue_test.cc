@@ -196,6 +196,27 @@ TEST(WaitQueue, RefusesAtOnceADeadlineThatCannotBeMet) {
   }
 }
 
+// The end of a block begins no window: one that is open then has room.
+TEST(WaitQueue, AdmitsAfterABlockWhatTheOpenWindowHolds) {
+  WaitQueue queue;
+  const Limit limit = fixed_window(1).per(10s);
+  const Charge charge{.key = "key", .limit = limit};
+  detail::Waiter first{.limit = limit, .deadline = kStart + 20s};
+  detail::Waiter second{.limit = limit, .deadline = kStart + 6s};
+  EXPECT_EQ(queue.join(first, charge, kStart), Next::kAsks);
+  (void)queue.ask(first);
+  detail::Waiter* finished = nullptr;
+  queue.answer(first, {.outcome = Outcome::kDenied, .reason = Reason::kBlocked, .retry_after = 1s},
+               kStart, finished);
+  ASSERT_EQ(queue.join(second, charge, kStart), Next::kWaits);
+  detail::Waiter late{.limit = limit, .deadline = kStart + 6s};
+  EXPECT_EQ(queue.join(late, charge, kStart), Next::kEnded) << "a window lasts 10 s";
+  EXPECT_EQ(late.decision.retry_after, 11s);
+  detail::Waiter* next = nullptr;
+  EXPECT_TRUE(queue.leave(second, kStart, next));
+  EXPECT_TRUE(queue.leave(first, kStart, next));
+}
+
 TEST(WaitQueue, RefusesTheRestWhenOthersHaveTakenTheUnits) {
   Simulation sim;
   for (int i = 0; i < 5; ++i) sim.join(kWindow);
