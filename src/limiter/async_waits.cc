@@ -398,6 +398,10 @@ Waits::Next Requests::follow(WaitingRequest& last, WaitingRequest& request, cons
     request.is_cancelled = true;
     return end(request, said);
   }
+  if (!request.is_counted && is_full()) {
+    request.gives_back = true;
+    return end(request, refusal(Reason::kTooManyWaiters, request.limit));
+  }
   auto node = lines_.extract(&last);
   node.value() = &request;
   lines_.insert(std::move(node));

@@ -230,6 +230,17 @@ TEST_P(AsyncWaitsTest, RefusesMoreThanItsBound) {
   }
 }
 
+TEST_P(AsyncWaitsTest, RefusesMoreThanItsBoundBehindOthersWhenUnitsCameBack) {
+  open(2);
+  for (int i = 0; i < 3; ++i) acquire(kBucket);
+  EXPECT_TRUE(Limiter(later.store).reset("key", kBucket));
+  const Request& more = acquire(kBucket);
+  EXPECT_EQ(more.times_ended, 1);
+  EXPECT_EQ(more.decision.reason, Reason::kTooManyWaiters);
+  EXPECT_EQ(waits->waiting(), 2u);
+  EXPECT_EQ(left(kBucket), 1u) << "it took nothing";
+}
+
 TEST_P(AsyncWaitsTest, ACostOfZeroDoesNotWaitForOthers) {
   open(2);
   for (const Limit& limit : {kBucket, kWindow}) {
