@@ -72,15 +72,16 @@ Instant end_of(const Calendar& calendar, std::uint64_t windows, Instant from) no
 }
 
 // Returns the earliest instant at which the last of these units can pass if the first one cannot
-// before `from`. `is_fresh`: no window that is open then began earlier.
-Instant earliest(const Limit& limit, std::uint64_t units, Instant from, bool is_fresh) noexcept {
+// before `from`. `is_fresh`: no window that is open then began earlier. `ahead`: see join().
+Instant earliest(const Limit& limit, std::uint64_t units, Instant from, bool is_fresh,
+                 Duration ahead) noexcept {
   if (holds_amounts(limit.algorithm())) return from;  // holds can be cancelled at any time
   const std::uint64_t capacity = std::max<std::uint64_t>(limit.capacity(), 1);
   std::uint64_t windows = units == 0 ? 0 : (units - 1) / capacity;
   const bool is_exact = limit.algorithm() == Algorithm::kSlidingWindowLog ||
                         (limit.algorithm() == Algorithm::kFixedWindow && is_fresh);
   if (!is_exact && windows > 0) --windows;  // a window that is open may have room for as many
-  if (limit.calendar() != nullptr) return end_of(*limit.calendar(), windows, from);
+  if (limit.calendar() != nullptr) return end_of(*limit.calendar(), windows, from + ahead) - ahead;
   const auto most = static_cast<std::uint64_t>((kLastInstant - kFirstInstant) / limit.period());
   return from + limit.period() * static_cast<Duration::rep>(std::min(windows, most));
 }
@@ -99,7 +100,8 @@ bool frees_at_once(const Charge& question, const Decision& said) noexcept {
 WaitQueue::WaitQueue(std::size_t most, bool merges) : most_(most), merges_(merges) {}
 WaitQueue::~WaitQueue() = default;
 
-WaitQueue::Next WaitQueue::join(Waiter& waiter, const Charge& charge, Instant now) noexcept try {
+WaitQueue::Next WaitQueue::join(Waiter& waiter, const Charge& charge, Instant now,
+                                Duration ahead) noexcept try {
   if (!charge.alternative && waiter.cost > waiter.limit.capacity()) {
     waiter.decision = refusal(Reason::kNever, waiter.limit);
     return Next::kEnded;
@@ -123,7 +125,7 @@ WaitQueue::Next WaitQueue::join(Waiter& waiter, const Charge& charge, Instant no
   }
   const bool is_later = !line.is_asking && line.at > now;
   const Instant soonest = earliest(waiter.limit, line.units + waiter.cost, is_later ? line.at : now,
-                                   is_later && line.opens_window);
+                                   is_later && line.opens_window, ahead);
   if (waiter.deadline < soonest) {
     waiter.decision = too_late(refusal(Reason::kLimited, waiter.limit), soonest - now);
     return Next::kEnded;

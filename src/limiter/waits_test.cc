@@ -171,6 +171,31 @@ TEST_F(WaitsTest, ADenialOfTheQueueIsOnTheChargeThatWaits) {
   EXPECT_FALSE(acquire(other).allowed());
 }
 
+TEST_F(WaitsTest, DeniesAtOnceWhatCannotBeInTimeInAWindowOfTheCalendar) {
+  MemoryStore dated;
+  Waits steady;
+  const Limit yearly = fixed_window(1).per(calendar_year());
+  const auto in = [&](Duration wait) { return SteadyClock::instance().now() + wait; };
+  EXPECT_TRUE(Limiter(dated).try_acquire("key", yearly));
+  Call other(clock, dated, {{"key", yearly}});
+  other.on_park = [&] {
+    const Instant now = SystemClock::instance().now();
+    const Instant next = yearly.calendar()->window_at(now).end;
+    const Duration least = yearly.calendar()->window_at(next).end - now;
+    Call late(clock, dated, {{"key", yearly}});
+    late.gives_up = true;  // if it waits
+    const Decision denied = steady.acquire(late, in(least - 1h));
+    EXPECT_EQ(late.questions, 0);
+    EXPECT_GT(denied.retry_after, least - 1h);
+    EXPECT_LE(denied.retry_after, least + 1s) << "clocks tick between two readings";
+    Call in_time(clock, dated, {{"key", yearly}});
+    in_time.gives_up = true;
+    EXPECT_FALSE(steady.acquire(in_time, in(least + 1h)).retry_after) << "it waits, and gives up";
+    other.gives_up = true;
+  };
+  EXPECT_FALSE(steady.acquire(other, in(24h * 1000)).allowed());
+}
+
 class RowWaitsTest : public WaitsTest {
  protected:
   static constexpr Limit kTeam = budget(10).per(1h);
