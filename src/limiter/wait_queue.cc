@@ -100,8 +100,8 @@ bool frees_at_once(const Charge& question, const Decision& said) noexcept {
 WaitQueue::WaitQueue(std::size_t most, bool merges) : most_(most), merges_(merges) {}
 WaitQueue::~WaitQueue() = default;
 
-WaitQueue::Next WaitQueue::join(Waiter& waiter, const Charge& charge, Instant now,
-                                Duration ahead) noexcept try {
+WaitQueue::Next WaitQueue::join(Waiter& waiter, const Charge& charge, Instant now, Duration ahead,
+                                const Decision* said) noexcept try {
   if (!charge.alternative && waiter.cost > waiter.limit.capacity()) {
     waiter.decision = refusal(Reason::kNever, waiter.limit);
     return Next::kEnded;
@@ -114,6 +114,10 @@ WaitQueue::Next WaitQueue::join(Waiter& waiter, const Charge& charge, Instant no
   if (found == lines_.end()) {
     auto line = std::make_unique<WaitLine>(charge, waiter.limit);
     line->at = now;
+    if (said != nullptr) {
+      line->said = *said;
+      line->ends_at = now + said->retry_after.value_or(Duration{0});
+    }
     const Name name = name_of(line->charge, waiter.limit);
     push(*lines_.emplace(name, std::move(line)).first->second, waiter);
     return Next::kAsks;

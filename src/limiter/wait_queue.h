@@ -128,8 +128,9 @@ class WaitQueue {
   // `charge` names the counter; the limit and the cost are the waiter's. The first one asks now;
   // one that ends is one too many, or its deadline cannot be met. Requests for budgets in a row
   // (`alternative`), which may fit into another one, have a queue of their own. `ahead`: how far
-  // the clock of calendars is ahead of `now`.
-  Next join(Waiter& waiter, const Charge& charge, Instant now, Duration ahead = {}) noexcept;
+  // the clock of calendars is ahead of `now`. `said`: the store's denial of a moment ago.
+  Next join(Waiter& waiter, const Charge& charge, Instant now, Duration ahead = {},
+            const Decision* said = nullptr) noexcept;
   // Returns the question of the first waiter: a take, without its permit. Its bytes are valid until
   // answer().
   Charge ask(Waiter& first) noexcept;

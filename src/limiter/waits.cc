@@ -157,7 +157,7 @@ Waits::Next Waits::join(Waiter& one, const Charge& charge, const Decision* said)
   // A steady clock has no date.
   const bool is_dated = &clock_ != &SteadyClock::instance() || charge.limit.calendar() == nullptr;
   const Duration ahead = is_dated ? Duration{0} : SystemClock::instance().now() - now;
-  const Next next = queue_.join(one, charge, now, ahead);
+  const Next next = queue_.join(one, charge, now, ahead, said);
   if (next == Next::kEnded) return end(one, one.decision);
   if (next == Next::kWaits) return Next::kWaits;
   // A permit may have been released since the store has answered: nobody was here to be called.

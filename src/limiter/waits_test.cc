@@ -365,6 +365,22 @@ TEST_F(PermitWaitsTest, EndsAtItsDeadline) {
   EXPECT_EQ(clock.now(), kStart + 1h);
 }
 
+// The first one asks again, in the queue.
+TEST_F(PermitWaitsTest, EndsAtItsDeadlineWhileTheFirstOneAsks) {
+  EXPECT_TRUE(hold(held).allowed());
+  const PermitId second = PermitId::random();
+  Call first(clock, store, {of(asked)});
+  first.on_answer = [&] {
+    first.on_answer = [&] {
+      EXPECT_EQ(waits.waiting(), 1u);
+      EXPECT_EQ(acquire({of(second)}, 1s).retry_after, Duration{1h - 1s});
+      first.gives_up = true;
+    };
+  };
+  EXPECT_FALSE(acquire(first).allowed());
+  EXPECT_EQ(first.questions, 2);
+}
+
 TEST_F(PermitWaitsTest, ACallerWhoGivesUpReleasesItsPermit) {
   acquire({{"key", kBucket}});
   Call call(clock, store, {{"key", kBucket}, of(asked)});
