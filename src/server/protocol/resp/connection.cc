@@ -91,6 +91,8 @@ void ConnectionState::enter(Phase phase) {
   phase_ = phase;
   const auto time = time_for(phase);
   deadline_ = time.count() > 0 ? now_ + time : SteadyTime::max();
+  // The time of a request starts with its first byte.
+  if (phase == Phase::kRequest) deadline_ = request_due_ = std::min(request_due_, deadline_);
 }
 
 ConnectionState::Action ConnectionState::on_input(std::string_view bytes, SteadyTime now) {
@@ -172,6 +174,7 @@ std::size_t ConnectionState::answer_all(std::string_view input, Handler& handler
     if (!handler.request.empty()) ++requests;
     reader_.next();
   }
+  if (done > 0) has_answered_ = true;
   shared_.answered = shared_.clock.now();
   shared_.recorder.observe_many(metrics::FrontEnd::kResp, requests, shared_.answered - begun);
   return closing_ ? input.size() : done;
@@ -238,10 +241,10 @@ ConnectionState::Action ConnectionState::on_room(SteadyTime now) {
 ConnectionState::Action ConnectionState::settle() {
   if (closing_) return linger();
   if (paused_) return answer_pending();
-  if (shared_.draining && pending_.empty()) return linger();
-  const Phase next = pending_.empty() ? Phase::kIdle : Phase::kRequest;
-  // The time of a request starts with its first byte.
-  if (next == Phase::kIdle || next != phase_) enter(next);
+  const bool answered = std::exchange(has_answered_, false);
+  if (shared_.draining && answered) return linger();
+  if (answered) request_due_ = SteadyTime::max();
+  enter(pending_.empty() ? Phase::kIdle : Phase::kRequest);
   return Action::kReceive;
 }
 

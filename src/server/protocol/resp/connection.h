@@ -135,6 +135,9 @@ class ConnectionState final : public net::StreamState, private Handlers::Task {
   std::string pending_;   // requests that are not answered yet
   std::size_t done_ = 0;  // bytes of `pending_` that are answered
   std::string unsent_;
+  // When the incomplete request at the end of `pending_` must be complete.
+  net::SteadyTime request_due_ = net::SteadyTime::max();
+  bool has_answered_ = false;   // since the connection waited for input
   bool is_next_apart_ = false;  // the next request needs a handler on a fiber
 };
 

@@ -20,7 +20,8 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// Answers with the second word. "QUIT" leaves, "AUTH" logs in. Waits first if `waits` is given.
+// Answers with the second word. "QUIT" leaves, "AUTH" logs in. Waits first if
+// `waits` is given.
 class EchoHandler final : public Handler {
  public:
   explicit EchoHandler(net::TestWaits* waits) : waits_(waits) {}
@@ -154,6 +155,29 @@ TEST_F(RespConnectionState, ClosesWhenARequestTakesTooLongFromItsFirstByteOn) {
   EXPECT_TRUE(state_->expired(clock_.time + milliseconds(500)));
 }
 
+TEST_F(RespConnectionState, TheTimeOfARequestStartsAgainAfterEveryAnswer) {
+  ASSERT_EQ(input("ECHO"), Action::kReceive);
+  clock_.time += milliseconds(1500);
+  ASSERT_EQ(input(" a\r\nECHO"), Action::kReceive);
+  EXPECT_FALSE(state_->expired(clock_.time + milliseconds(1999)));
+  EXPECT_TRUE(state_->expired(clock_.time + seconds(2)));
+}
+
+TEST_F(RespConnectionState, ARequestMayTakeAsLongIfTheStoreMayWait) {
+  start(true);
+  ASSERT_EQ(input("ECHO"), Action::kReceive);
+  clock_.time += milliseconds(1500);
+  ASSERT_EQ(input(" a"), Action::kReceive);
+  EXPECT_FALSE(state_->expired(clock_.time + milliseconds(499)));
+  EXPECT_TRUE(state_->expired(clock_.time + milliseconds(500)));
+  ASSERT_EQ(input("\r\nECHO"), Action::kWait);
+  clock_.time += seconds(1);
+  waits_.finish_first();
+  ASSERT_EQ(resumed_, Action::kReceive);
+  EXPECT_FALSE(state_->expired(clock_.time + milliseconds(1999)));
+  EXPECT_TRUE(state_->expired(clock_.time + seconds(2)));
+}
+
 TEST_F(RespConnectionState, ClosesWhenAClientDoesNotReadItsReplies) {
   ASSERT_EQ(state_->on_input("ECHO a\r\n", clock_.time), Action::kSend);
   ASSERT_EQ(state_->on_sent(0), Action::kWaitToSend);
@@ -168,6 +192,15 @@ TEST_F(RespConnectionState, WhileDrainingAnswersWhatArrivesAndThenEnds) {
   EXPECT_EQ(input("ECHO a\r\n"), Action::kHalfClose);
   EXPECT_EQ(sent_, "$1\r\na\r\n");
   EXPECT_TRUE(state_->expired(clock_.time + seconds(2))) << "the client does not close";
+}
+
+TEST_F(RespConnectionState, WhileDrainingEndsAfterAnAnswerAlsoIfTheNextRequestHasBegun) {
+  ASSERT_EQ(input("ECHO"), Action::kReceive);
+  shared_->draining = true;
+  state_->on_drain(clock_.time);
+  ASSERT_EQ(input(" a"), Action::kReceive) << "it has begun, and will be answered";
+  EXPECT_EQ(input("\r\nECHO"), Action::kHalfClose);
+  EXPECT_EQ(sent_, "$1\r\na\r\n");
 }
 
 TEST_F(RespConnectionState, WaitsForTheStoreAndKeepsTheOrderOfTheReplies) {
