@@ -75,10 +75,7 @@ ConnectionState::~ConnectionState() { assert(phase_ != Phase::kAnswering); }
 
 std::chrono::milliseconds ConnectionState::time_for(Phase phase) const {
   switch (phase) {
-    case Phase::kIdle:
-      if (shared_.draining) return net::kDrainIdle;
-      if (client_.role == Role::kNobody) return shared_.bounds.header_timeout;
-      return shared_.idle_timeout;
+    case Phase::kIdle: return shared_.draining ? net::kDrainIdle : shared_.idle_timeout;
     case Phase::kRequest: return shared_.bounds.body_timeout;
     case Phase::kSending: return shared_.bounds.write_timeout;
     case Phase::kLingering: return net::kLingerTime;
@@ -93,6 +90,13 @@ void ConnectionState::enter(Phase phase) {
   deadline_ = time.count() > 0 ? now_ + time : SteadyTime::max();
   // The time of a request starts with its first byte.
   if (phase == Phase::kRequest) deadline_ = request_due_ = std::min(request_due_, deadline_);
+  // The time to log in is not prolonged by what a client sends before.
+  login_due_ = client_.role == Role::kNobody
+                   ? std::min(login_due_, now_ + shared_.bounds.header_timeout)
+                   : SteadyTime::max();
+  if (phase != Phase::kAnswering && phase != Phase::kLingering) {
+    deadline_ = std::min(deadline_, login_due_);
+  }
 }
 
 ConnectionState::Action ConnectionState::on_input(std::string_view bytes, SteadyTime now) {

@@ -137,7 +137,8 @@ class ConnectionState final : public net::StreamState, private Handlers::Task {
   std::string unsent_;
   // When the incomplete request at the end of `pending_` must be complete.
   net::SteadyTime request_due_ = net::SteadyTime::max();
-  bool has_answered_ = false;   // since the connection waited for input
+  net::SteadyTime login_due_ = net::SteadyTime::max();  // of a client without a role
+  bool has_answered_ = false;                           // since the connection waited for input
   bool is_next_apart_ = false;  // the next request needs a handler on a fiber
 };
 

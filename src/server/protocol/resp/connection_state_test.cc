@@ -20,7 +20,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// Answers with the second word. "QUIT" leaves, "AUTH" logs in. Waits first if
+// Answers with the second word. "QUIT" leaves, "AUTH" logs in, "RESET" logs out. Waits first if
 // `waits` is given.
 class EchoHandler final : public Handler {
  public:
@@ -34,6 +34,7 @@ class EchoHandler final : public Handler {
     }
     if (request[0] == "QUIT") client.leaves = true;
     if (request[0] == "AUTH") client.role = Role::kAdmin;
+    if (request[0] == "RESET") client.role = Role::kNobody;
     Reply(output, client.protocol).bulk(request.back());
   }
   void follow_rules() override {}
@@ -145,6 +146,21 @@ TEST_F(RespConnectionState, AClientThatDoesNotLogInIsClosedAndOneThatDoesIsNot) 
   start(false, Role::kNobody);
   ASSERT_EQ(input("AUTH secret\r\n"), Action::kReceive);
   EXPECT_FALSE(state_->expired(clock_.time + std::chrono::hours(1000)));
+}
+
+TEST_F(RespConnectionState, NoRequestProlongsTheTimeToLogIn) {
+  start(false, Role::kNobody);
+  clock_.time += milliseconds(600);
+  ASSERT_EQ(input("ECHO a\r\nECHO"), Action::kReceive);
+  EXPECT_FALSE(state_->expired(clock_.time + milliseconds(399)));
+  EXPECT_TRUE(state_->expired(clock_.time + milliseconds(400)));
+  ASSERT_EQ(input(" b\r\nRESET\r\n"), Action::kReceive);
+  EXPECT_TRUE(state_->expired(clock_.time + milliseconds(400)));
+  ASSERT_EQ(input("AUTH secret\r\n"), Action::kReceive);
+  clock_.time += seconds(5);
+  ASSERT_EQ(input("RESET\r\n"), Action::kReceive);
+  EXPECT_FALSE(state_->expired(clock_.time + milliseconds(999)));
+  EXPECT_TRUE(state_->expired(clock_.time + seconds(1)));
 }
 
 TEST_F(RespConnectionState, ClosesWhenARequestTakesTooLongFromItsFirstByteOn) {
