@@ -19,6 +19,7 @@ constexpr auto kBetweenTries = std::chrono::milliseconds(20);  // for the lock
 constexpr std::size_t kPart = std::size_t{256} << 10;          // bytes of one write
 constexpr std::size_t kWakeBytes = std::size_t{1} << 20;       // that are written at once
 constexpr std::size_t kLongestLine = std::size_t{1} << 20;
+constexpr std::string_view kOtherWriter = "another process writes it";
 constexpr Duration kBetweenReports = std::chrono::minutes(1);
 
 // What an entry that waits takes: itself, and behind it the bytes of its texts.
@@ -57,7 +58,8 @@ Status LedgerFile::open(bool succeeds) {
 // Finds the number with which the file goes on, and takes out an unfinished line, which the next
 // line keeps.
 std::string LedgerFile::read_end() {
-  if (file_.size() == 0) return {};
+  is_read_ = file_.size() == 0;
+  if (is_read_) return {};
   std::string end(std::min<std::uint64_t>(file_.size(), 2 * kLongestLine), '\0');
   const auto from = static_cast<off_t>(file_.size() - end.size());
   const auto size = ::pread(file_.descriptor(), end.data(), end.size(), from);
@@ -80,7 +82,8 @@ std::string LedgerFile::read_end() {
         "killed, of at most ledger.flush, may be missing",
         {{"file", options_.file}});
   }
-  if (cut.empty()) return {};
+  is_read_ = cut.empty();
+  if (is_read_) return {};
   const auto left = static_cast<off_t>(file_.size() - cut.size());
   if (::ftruncate(file_.descriptor(), left) != 0) {
     return file_.failure("an unfinished line cannot be removed");
@@ -88,6 +91,7 @@ std::string LedgerFile::read_end() {
   log_.warning("the last line of the ledger was not finished; its bytes are in the next line",
                {{"file", options_.file}, {"cut", cut}});
   start_.cut = cut;
+  is_read_ = true;
   return {};
 }
 
@@ -119,6 +123,7 @@ void LedgerFile::add(const LedgerEntry& entry) noexcept {
       for (const std::string_view text : {entry.key, entry.tag, entry.id}) {
         to = std::copy(text.begin(), text.end(), to);
       }
+      ++added_;
       if (at < kWakeBytes && waiting_.size() >= kWakeBytes) wake_.notify_one();
       return;
     }
@@ -144,7 +149,8 @@ std::string LedgerFile::follow_file() {
     has_begun_ = false;
   }
   if (auto failure = file_.open(); !failure.empty()) return failure;
-  if (!lock()) return file_.failure("another process writes it");
+  is_read_ = false;
+  if (!lock()) return file_.failure(kOtherWriter);
   return read_end();
 }
 
@@ -186,12 +192,15 @@ std::string LedgerFile::write_part() {
 }
 
 std::string LedgerFile::write_all() {
-  if (!has_lock_ && lock()) {
-    file_.is_elsewhere();
-    if (auto failure = read_end(); !failure.empty()) return failure;
-  }
   // A predecessor ends first; but a file that was lost to another process stays lost.
-  if (!has_lock_) return has_failed_ ? file_.failure("another process writes it") : std::string();
+  if (!has_lock_ && !lock()) {
+    return failure_.empty() ? std::string() : file_.failure(kOtherWriter);
+  }
+  if (!is_read_) {
+    const bool is_elsewhere = file_.is_elsewhere();  // reads its size
+    auto failure = read_end();
+    if (!failure.empty() && !is_elsewhere) return failure;
+  }
   if (auto failure = follow_file(); !failure.empty()) return failure;
   if (!has_begun_) {
     if (auto failure = write_line(start_); !failure.empty()) return failure;
@@ -247,12 +256,13 @@ void LedgerFile::flush() {
 }
 
 void LedgerFile::report(const std::string& failure) {
-  if (failure.empty() && !std::exchange(has_failed_, false)) return;
+  const bool had_failed = !failure_.empty();
+  failure_ = failure;
   if (failure.empty()) {
+    if (!had_failed) return;
     reported_ = Instant::min();
     return log_.info("the ledger is written again", {{"file", options_.file}});
   }
-  has_failed_ = true;
   {
     const std::lock_guard lock(mutex_);
     ++stats_.errors;
@@ -272,7 +282,7 @@ void LedgerFile::run() {
   for (bool ends = false; !ends;) {
     const auto wait = has_lock_ ? options_.flush : std::min(options_.flush, kBetweenTries);
     wake_.wait_for(lock, wait, [this] {
-      return is_stopped_ || (!has_failed_ && has_lock_ && waiting_.size() >= kWakeBytes);
+      return is_stopped_ || (failure_.empty() && has_lock_ && waiting_.size() >= kWakeBytes);
     });
     ends = is_stopped_;
     lock.unlock();
@@ -281,11 +291,15 @@ void LedgerFile::run() {
   }
   lock.unlock();
   flush();  // what has arrived while an earlier write had failed
-  std::string failure = "another process writes it";
-  if (has_begun_ && written_ == writing_.size()) failure = write_line({.kind = "stop"});
+  auto failure = has_lock_ ? failure_ : std::string(kOtherWriter);
+  if (failure.empty()) failure = write_line({.kind = "stop"});
   if (failure.empty()) return;
+  lock.lock();
+  const std::uint64_t left = added_ - stats_.entries;
+  stats_.lost += left;
+  lock.unlock();
   log_.error("the ledger could not be written to its end",
-             {{"file", options_.file}, {"why", failure}});
+             {{"file", options_.file}, {"why", failure}, {"entries", left}});
 }
 
 Status read_ledger_file(const std::string& path, const LedgerReplay::See& see, Instant now) {

@@ -78,6 +78,7 @@ class LedgerFile final : public Ledger {
   LineFile file_;
   LedgerLine start_;  // what the next file begins with
   bool has_lock_ = false;
+  bool is_read_ = false;       // the end of the file, which is that of a ledger
   bool has_begun_ = false;     // the start is in the file
   std::uint64_t n_ = 0;        // of the last line
   std::vector<char> writing_;  // entries, of which those before `written_` are in the file
@@ -85,14 +86,15 @@ class LedgerFile final : public Ledger {
   std::uint64_t gap_ = 0;              // entries that are lost after those
   bool is_flushed_ = true;             // to the disk
   std::uint64_t unflushed_ = 0;        // entries
-  bool has_failed_ = false;            // the last write
+  std::string failure_;                // of the last write; empty: it succeeded
   Instant reported_ = Instant::min();  // the last failure
   Instant refused_ = Instant::min();   // the last report that the disk has refused entries
   std::string text_;
   mutable std::mutex mutex_;  // protects the members below
   std::condition_variable wake_;
   std::vector<char> waiting_;
-  std::uint64_t lost_ = 0;  // entries after those
+  std::uint64_t added_ = 0;  // entries, in the file or waiting
+  std::uint64_t lost_ = 0;   // entries after those
   bool is_stopped_ = false;
   Stats stats_;
   std::thread thread_;

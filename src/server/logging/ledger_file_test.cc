@@ -1,6 +1,8 @@
 #include "server/logging/ledger_file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -13,6 +15,7 @@
 #include <fstream>
 #include <memory>
 #include <optional>
+#include <regex>
 #include <sstream>
 #include <string>
 
@@ -168,6 +171,47 @@ TEST_F(LedgerFileTest, IsNoOtherFile) {
   EXPECT_NE(refusal().find("No such file"), std::string::npos);
 }
 
+TEST_F(LedgerFileTest, WritesNothingIntoAnotherFileThatTakesItsName) {
+  auto ledger = started();
+  take(*ledger);
+  wait_for(*ledger, 1);
+  const std::string other = "{\"time\":1}\n";
+  std::ofstream(options_.file + ".other") << other;
+  std::filesystem::rename(options_.file + ".other", options_.file);
+  testing::wait_until("the file is refused", [&] { return ledger->stats().errors > 0; });
+  take(*ledger);
+  testing::wait_until("it is refused again",
+                      [&] { return ledger->stats().errors > 1 || ledger->stats().entries > 1; });
+  std::filesystem::rename(options_.file, options_.file + ".other");
+  wait_for(*ledger, 2);
+  ledger.reset();
+  EXPECT_EQ(content(".other"), other);
+  EXPECT_EQ(lines(), "4 start rotated\n5 take\n6 stop\n");
+}
+
+TEST_F(LedgerFileTest, ASuccessorWritesNothingIntoAnotherFile) {
+  const std::string other = "{\"time\":1}\n";
+  std::ofstream(options_.file) << other;
+  const int predecessor = ::open(options_.file.c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_EQ(::flock(predecessor, LOCK_EX), 0);
+  LedgerFile successor(options_, *log_);
+  ASSERT_TRUE(successor.open(true));
+  successor.start({});
+  take(successor);
+  ::close(predecessor);
+  testing::wait_until("the file is refused twice", [&] {
+    return successor.stats().errors > 1 || successor.stats().entries > 0;
+  });
+  successor.stop();
+  EXPECT_EQ(content(), other);
+  EXPECT_EQ(successor.stats().lost, 1u);
+  const std::string log = logged();
+  EXPECT_TRUE(std::regex_search(
+      log, std::regex("could not be written to its end.*its last line is not of a ledger.*"
+                      "entries=1")))
+      << log;
+}
+
 TEST_F(LedgerFileTest, IsWrittenByOneServerAtATime) {
   auto first = started();
   take(*first);
@@ -231,6 +275,25 @@ TEST_F(LedgerFileTest, KeepsEntriesWhileTheDiskIsFull) {
   EXPECT_NE(log.find("the ledger cannot be written; its entries wait in memory"),
             std::string::npos);
   EXPECT_NE(log.find("the ledger is written again"), std::string::npos);
+}
+
+TEST_F(LedgerFileTest, SaysHowManyEntriesAreLostIfTheDiskIsFullAtTheEnd) {
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  auto ledger = started();
+  take(*ledger);
+  wait_for(*ledger, 1);
+  const rlimit none{content().size() + 20, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &none), 0);
+  for (int i = 0; i < 3; ++i) take(*ledger);
+  ledger->stop();
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_EQ(ledger->stats().lost, 3u);
+  const std::string log = logged();
+  EXPECT_TRUE(std::regex_search(log, std::regex("could not be written to its end.*"
+                                                "why=\"cannot write .*(large|space).* entries=3")))
+      << log;
 }
 
 TEST_F(LedgerFileTest, SaysThatTheDiskMayLackEntries) {
