@@ -9,7 +9,7 @@ import threading
 import time
 import unittest
 
-from harness import PATIENCE, Raw, ServerTest, binary, free_port, request, tool, wait_for
+from harness import PATIENCE, Raw, ServerTest, binary, free_port, request, tool, wait_for, wait_until_received
 
 RESTARTS = 20 if os.environ.get("SLUICE_LONG_TESTS") else 3
 SETTLES = 0.3  # between two restarts
@@ -200,6 +200,25 @@ class Restarts(ServerTest):
             self.serve(RULES, {**self.config(), "threads": 1})
         self.assertEqual(old.get("/healthz").status, 200)
         self.assertIsNone(old.child.poll())
+
+    def test_the_first_sigterm_after_a_handover_cuts_no_request(self):
+        patient = {"header_timeout": f"{PATIENCE}s", "body_timeout": f"{PATIENCE}s"}
+        config = {**self.config(), "bounds": patient}
+        config["drain"]["timeout"] = f"{2 * PATIENCE}s"
+        old = self.serve(RULES, config)
+        with Raw(self.sluice_address) as raw, Raw(self.sluice_address) as other:
+            for client in (raw, other):
+                client.send(CHECK[:-5])
+                wait_until_received(client.socket)
+            self.serve(RULES, config)
+            wait_for(lambda: "handed over" in old.log(), "the handover")
+            old.signal(signal.SIGTERM)
+            wait_for(lambda: "draining already" in old.log(), "the signal")
+            raw.send(CHECK[-5:])
+            self.assertEqual(raw.answer().status, 200)
+            old.signal(signal.SIGTERM)
+            self.assertEqual(old.wait(), 0)
+        self.assertIn("connections were closed because of a second signal", old.log())
 
     def test_sigterm_ends_the_server_that_took_over(self):
         old = self.serve(RULES, self.config())

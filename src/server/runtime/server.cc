@@ -472,6 +472,7 @@ class Server {
   std::deque<Loop> loops_;
   boost::asio::steady_timer shutdown_timer_{main_.context()};
   bool is_ending_ = false;
+  bool was_told_to_end_ = false;  // by a signal
   Handover handover_{main_.context(), log_, [this] { return descriptors_to_give(); },
                      [this] { hand_over(); }, [this] { return stores_->snapshot_lock() >= 0; }};
   // Destroyed first, because the metrics borrow the other members.
@@ -723,7 +724,11 @@ void Server::wait_for_signal() {
     if (has_no_effect(signal)) {
       return log_.warning("a signal has no effect", {{"signal", ::strsignal(signal)}});
     }
-    if (is_ending_) return cut("of a second signal");
+    if (std::exchange(was_told_to_end_, true)) return cut("of a second signal");
+    if (is_ending_) {
+      return log_.info(
+          "draining already, after the handover; another SIGTERM or Ctrl-C stops it now");
+    }
     handover_.close();
     events_.end();
     drain();
