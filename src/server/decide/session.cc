@@ -295,7 +295,7 @@ const RuleAnswer& Session::decide_parts(std::string_view domain, std::span<const
   return answer;
 }
 
-Decision Session::decide(Charge charge, Action action, std::string* permit) {
+Decision Session::decide(Charge charge, Action action, std::string* permit, bool settles) {
   begin();
   std::optional<PermitId> id;
   if (permit != nullptr && takes(action.verb) && holds_permits(charge.limit.algorithm())) {
@@ -309,7 +309,7 @@ Decision Session::decide(Charge charge, Action action, std::string* permit) {
     if (action.verb == Verb::kTakeAtMost) charge.cost = decision.taken;
     PermitText::append(*id, {&charge, 1}, *permit);
   }
-  if (!counts(action.verb) || charge.gives_back) return decision;
+  if (!counts(action.verb) || settles) return decision;
   without_rule_.decision = decision;
   parts_.recorder.count(without_rule_);
   if (parts_.keys != nullptr) parts_.keys->count(charge.limit, charge.key, decision);

@@ -135,8 +135,10 @@ class Session {
                                  Action action = Verb::kTake);
   // Decides by the limit of the request itself. There is no failure policy, so the decision has
   // failed if the store could not decide. If units of a `concurrency` limit are taken, `permit`
-  // becomes the text of their permit; else it becomes empty. Null: there is no such limit.
-  Decision decide(Charge charge, Action action = Verb::kTake, std::string* permit = nullptr);
+  // becomes the text of their permit; else it becomes empty. Null: there is no such limit. A charge
+  // that `settles` a request is not counted, because the request has been.
+  Decision decide(Charge charge, Action action = Verb::kTake, std::string* permit = nullptr,
+                  bool settles = false);
   // Releases or extends a permit that was handed out: see RuleDecider.
   Decision release(std::string_view permit);
   Decision extend(std::string_view permit);

@@ -120,7 +120,7 @@ void limit(CommandHandler& handler, const Call& call) {
         charge.gives_back ? request->cost - request->actual : request->actual - request->cost;
   }
   std::string permit;
-  const Decision decision = handler.session.decide(charge, action, &permit);
+  const Decision decision = handler.session.decide(charge, action, &permit, verb.settles);
   if (is_refused(handler, call, decision)) return;
   const bool with_taken = verb.verb == Verb::kTakeAtMost;
   call.reply.map(kDecisionPairs + (with_taken ? 1 : 0) + (permit.empty() ? 0 : 1) +

@@ -536,6 +536,9 @@ TEST(Limits, OfRequestsAreCountedUnderNoRuleAndOnlyByTakes) {
   handler.ask({"CL.THROTTLE", "k", "0", "1", "60", "-1"});
   handler.ask({"RL.PEEK", "LIMIT", "l", "token_bucket", "10", "60s"});
   handler.ask({"CL.THROTTLE", "k", "x", "1", "60"});
+  for (const std::string_view actual : {"0", "1", "2"}) {
+    handler.ask({"RL.SETTLE", "LIMIT", "l", "token_bucket", "10", "60s", "ACTUAL", actual});
+  }
   EXPECT_EQ(count("allowed", "ok"), 2);
   EXPECT_EQ(count("denied", "limited"), 2);
 }
