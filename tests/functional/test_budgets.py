@@ -150,7 +150,8 @@ class Budgets(ServerTest):
     def test_an_idempotency_key_does_not_replace_the_id_of_a_settlement(self):
         fields = {"Idempotency-Key": "settled"}
         body = {"attributes": self.attributes("key"), "cost": 10, "actual": 40}
-        for sent in (body, [body]):
+        safe = {"attributes": self.attributes("key"), "id": "safe", "actual": 40}
+        for sent in (body, [body], [safe, body]):
             status, problem = self.post("/v1/settle", sent, **fields)
             self.assertEqual(status, 400, problem)
             self.assertIn('the header Idempotency-Key does not make a settlement without "id" safe to repeat; '

@@ -319,6 +319,9 @@ void answer_permit(bool releases, Session& session, const http::Request& request
 namespace {
 
 constexpr std::string_view kJson = "application/json";
+constexpr std::string_view kUnsafeSettlement =
+    "the header Idempotency-Key does not make a settlement without \"id\" safe to repeat; "
+    "expected \"id\", that of the hold or a new one, or no such header";
 constexpr std::string_view kNoWaiting =
     "at wait_ms: this server lets no request wait; expected bounds.waiting above 0 in its "
     "configuration";
@@ -384,10 +387,6 @@ void CheckEndpoint::answer_limit(CheckKind kind, const CheckRequest& request,
 // Finds the id of the request, or makes one for a hold. Returns what is wrong, or an empty text.
 std::string CheckEndpoint::find_id(CheckKind kind, const CheckRequest& request, bool alone) {
   const bool takes_key = key_ && !request.id;
-  if (takes_key && kind == CheckKind::kSettle) {
-    return "the header Idempotency-Key does not make a settlement without \"id\" safe to repeat; "
-           "expected \"id\", that of the hold or a new one, or no such header";
-  }
   id_ = request.id.value_or(takes_key ? *key_ : std::string_view());
   if (key_ && !alone && kind == CheckKind::kCheck) {
     return "the header Idempotency-Key is for a single request; expected \"id\" in each of an "
@@ -457,7 +456,15 @@ void CheckEndpoint::handle(CheckKind kind, const http::Request& request, bool ma
   const auto pass = [&](const CheckRequest& one, bool alone) {
     if (response.content_type.empty()) answer(kind, one, alone, response);
   };
-  const std::string error = reader_.read(kind, request.body, may_operate, std::ref(pass));
+  std::string error;
+  if (key_ && kind == CheckKind::kSettle) {
+    // No settlement of an array is done if one of them is refused.
+    const auto check = [&](const CheckRequest& one, bool) {
+      if (!one.id) refuse_request(response, {400, std::string(kUnsafeSettlement)});
+    };
+    error = reader_.read(kind, request.body, may_operate, std::ref(check));
+  }
+  if (error.empty()) error = reader_.read(kind, request.body, may_operate, std::ref(pass));
   if (reader_.needs_operate()) return refuse_request(response, {403, error});
   if (!error.empty()) return refuse_request(response, {400, error});
   if (!response.content_type.empty()) {
