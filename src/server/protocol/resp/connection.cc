@@ -175,7 +175,10 @@ std::size_t ConnectionState::answer_all(std::string_view input, Handler& handler
     if (paused_ || !answer_next(input.substr(done), handler)) break;
     if (closing_ && !client_.leaves) break;
     done += reader_.size();
-    if (!handler.request.empty()) ++requests;
+    if (!handler.request.empty()) {
+      ++requests;
+      closing_ |= ++requests_ == shared_.bounds.requests_per_connection;
+    }
     reader_.next();
   }
   if (done > 0) has_answered_ = true;

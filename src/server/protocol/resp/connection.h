@@ -135,6 +135,7 @@ class ConnectionState final : public net::StreamState, private Handlers::Task {
   std::string pending_;   // requests that are not answered yet
   std::size_t done_ = 0;  // bytes of `pending_` that are answered
   std::string unsent_;
+  std::size_t requests_ = 0;  // answered
   // When the incomplete request at the end of `pending_` must be complete.
   net::SteadyTime request_due_ = net::SteadyTime::max();
   net::SteadyTime login_due_ = net::SteadyTime::max();  // of a client without a role

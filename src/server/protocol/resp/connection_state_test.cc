@@ -163,6 +163,14 @@ TEST_F(RespConnectionState, NoRequestProlongsTheTimeToLogIn) {
   EXPECT_TRUE(state_->expired(clock_.time + seconds(1)));
 }
 
+TEST_F(RespConnectionState, EndsAfterTheMostRequestsOfAConnection) {
+  bounds_.requests_per_connection = 2;
+  start(false);
+  ASSERT_EQ(input("ECHO a\r\n\r\n"), Action::kReceive) << "an empty line is no request";
+  EXPECT_EQ(input("ECHO b\r\nECHO c\r\n"), Action::kHalfClose);
+  EXPECT_EQ(sent_, "$1\r\na\r\n$1\r\nb\r\n");
+}
+
 TEST_F(RespConnectionState, ClosesWhenARequestTakesTooLongFromItsFirstByteOn) {
   ASSERT_EQ(input("ECHO"), Action::kReceive);
   clock_.time += milliseconds(1500);
