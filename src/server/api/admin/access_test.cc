@@ -97,6 +97,10 @@ TEST_F(Access, UnknownParametersAreRefused) {
             "'ipp' is no parameter of GET /v1/keys, and no rule reads such an attribute; expected "
             "rule, limit or attributes; did you mean 'ip'?");
   EXPECT_EQ(get("/v1/keys?rule=login&ip=1&%69p=2").detail(), "'ip' is repeated; expected it once");
+  EXPECT_EQ(get("/v1/keys?rule=login&ip=1&attribute.ip=1").detail(),
+            "'attribute.ip' is repeated; expected it once");
+  EXPECT_EQ(get("/v1/keys?rule=login&attribute.rule=1&ip=1").detail().find("repeated"),
+            std::string::npos);
 }
 
 TEST_F(Access, AnswersAreNotCached) {

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/civil_time.h"
 #include "base/quoted.h"
 #include "base/request_target.h"
 #include "insight/key_sketch.h"
@@ -364,18 +365,21 @@ std::string find_unknown(const Call& call) {
     if (!parameter.is_header) names.push_back(parameter.name);
   }
   const RuleSet active = call.admin.rules.current();
-  std::set<std::string> seen;
+  std::set<std::pair<bool, std::string>> seen;  // whether it is a parameter, and its name
   std::string_view query = call.query;
   while (!query.empty()) {
     const std::string_view pair = base::take_until(query, '&');
     if (pair.empty()) continue;
     const std::string name = base::decoded(pair.substr(0, pair.find('=')));
-    if (!seen.insert(name).second) return base::in_quotes(name) + " is repeated; expected it once";
-    if (std::ranges::find(names, name) != names.end()) continue;
+    const bool is_parameter = std::ranges::find(names, name) != names.end();
     std::string_view attribute = name;
-    if (attribute.starts_with(pages::kAttributePrefix)) {
+    if (!is_parameter && attribute.starts_with(pages::kAttributePrefix)) {
       attribute.remove_prefix(pages::kAttributePrefix.size());
     }
+    if (!seen.emplace(is_parameter, attribute).second) {
+      return base::in_quotes(name) + " is repeated; expected it once";
+    }
+    if (is_parameter) continue;
     if (has_attributes && is_read(active, attribute)) continue;
     std::vector<std::string_view> similar = names;
     const auto& read = active.impl().attributes.names();
@@ -401,9 +405,8 @@ std::string find_wrong_value(const Call& call) {
   for (const Parameter& parameter : call.route.parameters) {
     if (parameter.words.empty() && parameter.most == 0) continue;
     const auto given = call.parameter(parameter.name);
-    if (!given || http::has_word(parameter.words, *given) || number_from(*given, parameter)) {
-      continue;
-    }
+    if (!given || http::has_word(parameter.words, *given)) continue;
+    if (parameter.most > 0 && number_from(*given, parameter)) continue;
     return base::in_quotes(parameter.name) + " is " + base::in_quotes(*given) + "; expected " +
            (parameter.most == 0 ? rules::either(http::words_of(parameter.words))
                                 : "a whole number from " + std::to_string(parameter.least) +
@@ -535,6 +538,12 @@ void answer(const Call& call, int status, std::string_view detail) {
 std::nullopt_t refuse(const Call& call, int status, std::string_view detail) {
   answer(call, status, detail);
   return std::nullopt;
+}
+
+std::string_view expected_instant(std::string_view text, std::string_view otherwise) {
+  Instant at;
+  const bool is_out_of_range = base::read_iso8601(text, at) == base::TimestampFault::kOutOfRange;
+  return is_out_of_range ? "expected an instant from 1970 to 2112" : otherwise;
 }
 
 std::vector<std::string_view> lines_of(std::string_view body) {

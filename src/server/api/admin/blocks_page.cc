@@ -24,6 +24,9 @@ constexpr Duration kForever = Duration::max();
 // Returns the time from an instant until another one, such as "2026-12-01T00:00:00Z".
 Expected<Duration> time_until(std::string_view text, Instant now) {
   if (const auto until = base::parse_rfc3339(text)) return *until - now;
+  if (const auto expected = expected_instant(text, {}); !expected.empty()) {
+    return Unexpected{in_quotes(text) + " is out of range; " + std::string(expected)};
+  }
   return Unexpected{in_quotes(text) + " is no instant; expected one such as 2026-12-01T00:00:00Z"};
 }
 

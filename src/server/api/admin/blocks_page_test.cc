@@ -179,6 +179,9 @@ TEST_F(BlocksPage, RefusesWhatItCannotBlock) {
             "'until': '2001-01-01T00:00:00Z' is in the past; expected an instant in the future");
   EXPECT_EQ(refused("PUT", std::string(kLogin) + "&until=tomorrow", 400),
             "'until': 'tomorrow' is no instant; expected one such as 2026-12-01T00:00:00Z");
+  EXPECT_EQ(refused("PUT", std::string(kLogin) + "&until=2200-01-01T00:00:00Z", 400),
+            "'until': '2200-01-01T00:00:00Z' is out of range; expected an instant from 1970 to "
+            "2112");
   EXPECT_EQ(refused("PUT", std::string(kLogin) + "&for=367d", 400),
             "'for': '367d' is out of range; expected 1ms to 366d, or forever");
   EXPECT_EQ(refused("PUT", std::string(kLogin) + "&for=soon", 400),

@@ -65,6 +65,7 @@ TEST_F(OverrideImport, SetsCountersAndAttributes) {
 TEST_F(OverrideImport, ChecksWithoutAChange) {
   const std::string line = R"({"counter":")" + std::string(kSeven) + R"(","limit":9})";
   EXPECT_EQ(post(line, "?dry_run=true").status, 200);
+  EXPECT_EQ(post(line, "?dry_run=0").status, 400);
   EXPECT_EQ(overrides_->all().size(), 0U);
 }
 

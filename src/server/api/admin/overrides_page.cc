@@ -89,7 +89,8 @@ bool GivenOverride::set_plan(const JsonValue& value, JsonProblem& problem) {
 bool GivenOverride::set_until(const JsonValue& value, JsonProblem& problem) {
   if (given.until) return problem.is(std::string(kTwoEnds), kOneEnd);
   given.until = base::parse_rfc3339(value.text);
-  return given.until || problem.is_value(base::in_quotes(value.text), kInstant);
+  return given.until ||
+         problem.is_value(base::in_quotes(value.text), expected_instant(value.text, kInstant));
 }
 
 bool GivenOverride::set_for(const JsonValue& value, JsonProblem& problem) {

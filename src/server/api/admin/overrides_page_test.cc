@@ -178,6 +178,8 @@ TEST_F(OverridesPage, RefusesWhatIsWrong) {
   EXPECT_EQ(set(R"("until":"2100-01-01T00:00:00Z")").status, 400);
   EXPECT_EQ(set(R"("limit":1,"until":"2000-01-01T00:00:00Z")").detail(),
             "'until' is 2000-01-01T00:00:00Z; expected an instant in the future");
+  EXPECT_EQ(set(R"("limit":1,"until":"2200-01-01T00:00:00Z")").detail(),
+            "'until' is '2200-01-01T00:00:00Z'; expected an instant from 1970 to 2112");
   EXPECT_EQ(set(R"("limits":1)").detail().substr(0, 24), "unknown member 'limits';");
   EXPECT_EQ(call("PUT", kPath, {}, "[]").detail(),
             "the body is not a JSON object; expected {\"attributes\":{...},\"limit\":100}");

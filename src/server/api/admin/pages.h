@@ -49,6 +49,9 @@ void answer(http::Response& response, const Problem& problem, std::string_view m
 void answer(const Call& call, int status, std::string_view detail);
 // The same, and returns nothing.
 std::nullopt_t refuse(const Call& call, int status, std::string_view detail);
+// Returns what to expect instead of a text that base::parse_rfc3339() refuses: an instant in its
+// range, or `otherwise`.
+std::string_view expected_instant(std::string_view text, std::string_view otherwise);
 // Returns the lines of a body, which end with LF or CRLF.
 std::vector<std::string_view> lines_of(std::string_view body);
 // "[{"file":...,"line":...,"column":...,"what":...,"expected":...},...]"

@@ -94,6 +94,7 @@ TEST_F(TopPage, SaysWhatAParameterShouldBe) {
     return answer.detail();
   };
   EXPECT_EQ(refusal("by=count"), "'by' is 'count'; expected asked or denied");
+  EXPECT_EQ(refusal("by=0"), "'by' is '0'; expected asked or denied");
   EXPECT_EQ(refusal("over=week"), "'over' is 'week'; expected minute, hour or day");
   for (const std::string number : {"0", "257", "-1", "1x", ""}) {
     EXPECT_EQ(refusal("count=" + number),

@@ -45,12 +45,12 @@ struct Wanted {
 bool read_bound(const Call& call, std::string_view name, std::optional<Instant>& out) {
   const auto given = call.parameter(name);
   if (!given) return true;
-  out = base::parse_rfc3339(given->size() == 10 ? *given + "T00:00:00Z" : *given);
+  const std::string instant = given->size() == 10 ? *given + "T00:00:00Z" : *given;
+  out = base::parse_rfc3339(instant);
   if (out) return true;
-  answer(call, 400,
-         in_quotes(name) + " is " + in_quotes(*given) +
-             "; expected an instant such as 2026-11-01T12:00:00Z, or a day "
-             "such as 2026-11-01");
+  const std::string_view expected = expected_instant(
+      instant, "expected an instant such as 2026-11-01T12:00:00Z, or a day such as 2026-11-01");
+  answer(call, 400, in_quotes(name) + " is " + in_quotes(*given) + "; " + std::string(expected));
   return false;
 }
 

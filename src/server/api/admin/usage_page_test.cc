@@ -85,6 +85,8 @@ TEST_F(UsagePage, SaysWhatIsWrong) {
   EXPECT_EQ(get("/v1/usage?from=today").detail(),
             "'from' is 'today'; expected an instant such as 2026-11-01T12:00:00Z, or a day such as "
             "2026-11-01");
+  EXPECT_EQ(get("/v1/usage?to=2200-01-01").detail(),
+            "'to' is '2200-01-01'; expected an instant from 1970 to 2112");
   EXPECT_EQ(get("/v1/usage?count=0").status, 400);
   EXPECT_EQ(get("/v1/usage?ruel=llm").status, 400);
   EXPECT_EQ(get("/v1/usage?ruel=llm").detail(),
