@@ -357,6 +357,34 @@ TEST_F(FullStore, DropsBudgetsThatAreForgotten) {
   EXPECT_EQ(store_.stats().evictions, 0u);
 }
 
+TEST_F(FullStore, HasRoomForASnapshotOfItself) {
+  const std::string path =
+      (std::filesystem::temp_directory_path() / ("sluice-budgets-" + std::to_string(::getpid())))
+          .string();
+  // A full budget with few open holds, and one of open holds alone.
+  const auto hold = [&](const std::string& key, int number) {
+    const PermitId id = named(number);
+    const Charge charge{.key = key, .limit = kBalance, .permit = &id};
+    return store_.apply_one({Verb::kHold, 60s}, charge, Instant{}).reason;
+  };
+  for (int i = 0; i < 10; ++i) ASSERT_EQ(hold("settled", i), Reason::kOk);
+  const std::uint64_t counted = 10 + spend("settled", 10, 20'000);
+  ASSERT_LT(counted, 19'000u);
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(hold("open", i), Reason::kOk);
+  const auto left = [](MemoryStore& store, const std::string& key) {
+    return store.apply_one(Verb::kPeek, {key, kBalance, 0}, Instant{}).remaining;
+  };
+  ASSERT_EQ(left(store_, "settled"), 1'000'000 - counted);
+  ASSERT_TRUE(store_.save(path, Instant{}));
+  MemoryStore restored{{.max_keys = 65'536, .max_log_bytes = kBytes, .shards = 1}};
+  const auto loaded = restored.load(path, Instant{});
+  std::filesystem::remove(path);
+  ASSERT_TRUE(loaded);
+  EXPECT_EQ(loaded->dropped, 0u);
+  EXPECT_EQ(left(restored, "settled"), 1'000'000 - counted);
+  EXPECT_EQ(left(restored, "open"), 1'000'000u - 100);
+}
+
 TEST_F(MemoryBudgets, AreInASnapshot) {
   const std::string path =
       (std::filesystem::temp_directory_path() / ("sluice-budgets-" + std::to_string(::getpid())))

@@ -329,31 +329,31 @@ bool SnapshotReader::read_budget(Shard& shard, Slot& slot) {
   constexpr const char* kWrong = "the budget of a counter is wrong";
   const auto body = get<snapshot::BudgetBody>();
   require(body.spent <= kMaxAmount && body.latest >= 0 && body.latest <= kLastEnd, kWrong);
-  const std::size_t room = core::BudgetBuffer::room_for(std::size_t{body.records} + 1);
-  // Any of the ids may have a hold.
-  void* const memory =
-      shard.allocate_budget(core::BudgetBuffer::bytes_for(room, body.records), now_);
-  if (memory == nullptr) {
-    in_.skip(body.records * sizeof(core::IdRecord));
-    return false;
+  // The list grows with the bytes that the file really has.
+  ids_.clear();
+  std::uint32_t open = 0;
+  for (std::uint32_t i = 0; i < body.records; ++i) {
+    const auto& record = ids_.emplace_back(get<core::IdRecord>());
+    require(record.kind() >= core::IdKind::kOpen && record.kind() <= core::IdKind::kCancelled,
+            kWrong);
+    open += record.kind() == core::IdKind::kOpen ? 1 : 0;
   }
+  const std::size_t room = core::BudgetBuffer::room_for(body.records);
+  void* const memory = shard.allocate_budget(core::BudgetBuffer::bytes_for(room, open), now_);
+  if (memory == nullptr) return false;
   auto* const budget = new (memory) core::BudgetBuffer;
   budget->record_room = static_cast<std::uint32_t>(room);
-  budget->hold_room = body.records;
+  budget->hold_room = open;
   std::fill_n(budget->record_begin(), room, core::IdRecord{});
   slot.state.set(budget);
   budget->last = check_last(body.last);
   budget->spent = body.spent;
   budget->latest = body.latest;
   budget->known = body.known;
-  for (std::uint32_t i = 0; i < body.records; ++i) {
-    const auto record = get<core::IdRecord>();
+  for (const core::IdRecord& record : ids_) {
     const bool is_open = record.kind() == core::IdKind::kOpen;
     const auto end = static_cast<core::Ticks>(record.rest());
-    require(record.kind() >= core::IdKind::kOpen && record.kind() <= core::IdKind::kCancelled &&
-                !budget->contains(record.name()),
-            kWrong);
-    require(!is_open || end <= body.latest, kWrong);
+    require(!budget->contains(record.name()) && (!is_open || end <= body.latest), kWrong);
     budget->held += is_open ? record.amount() : 0;
     require(budget->held <= kMaxAmount, kWrong);
     budget->add(record, is_open ? end : 0);

@@ -212,6 +212,7 @@ class SnapshotReader {
   snapshot::EndBody end_{};
   std::vector<std::optional<std::pair<std::uint64_t, Limit>>> limits_;  // ids and limits, by index
   std::vector<core::Ticks> denials_;
+  std::vector<core::IdRecord> ids_;
   std::string name_;
   core::Ticks now_ = 0;
   core::Ticks untouched_from_ = 0;  // of the counter that is read
