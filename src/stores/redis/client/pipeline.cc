@@ -307,7 +307,8 @@ bool Pipeline::note_module(const Reply& reply) noexcept {
   const bool is_error = reply.type == Reply::kError;
   const bool is_unknown = is_error && (text.starts_with("ERR ") || text.starts_with("NOPERM "));
   if (is_unknown) module_ = Module::kAbsent;
-  if (!is_error && module_ == Module::kAsked) module_ = Module::kPresent;
+  // A server looks for the command first: any other error is one of a command that it has.
+  if (!is_unknown && module_ == Module::kAsked) module_ = Module::kPresent;
   // A script changes counters that exist even if the memory is full.
   return is_unknown || (is_error && text.starts_with("OOM "));
 }

@@ -341,6 +341,31 @@ TEST_F(PipelineTest, UsesScriptsOfAServerWithoutTheModule) {
   EXPECT_FALSE(first.is_by_module);
 }
 
+// A server that does not know the command says so before anything else.
+TEST_F(PipelineTest, UsesTheModuleAfterAnyOtherError) {
+  pipeline.open();
+  submit(make_for_module("a"));
+  EXPECT_EQ(sent(), "<a>");
+  EXPECT_EQ(hears("-LOADING Redis is loading the dataset in memory\r\n"),
+            "a!LOADING Redis is loading the dataset in memory ");
+  submit(make_for_module("b"));
+  submit(make_for_module("c"));
+  EXPECT_EQ(sent(), "<b><c>");
+  EXPECT_EQ(hears("-READONLY a replica\r\n+OK\r\n"), "b!READONLY a replica c=+OK ");
+}
+
+TEST_F(PipelineTest, UsesScriptsIfTheServerLosesItsModule) {
+  pipeline.open();
+  submit(make_for_module("a"));
+  EXPECT_EQ(sent(), "<a>");
+  EXPECT_EQ(hears("-LOADING\r\n"), "a!LOADING ");
+  submit(make_for_module("b"));
+  EXPECT_EQ(sent(), "<b>");
+  EXPECT_EQ(hears(kUnknownCommand), "");
+  submit(make_for_module("c"));
+  EXPECT_EQ(sent(), by_hash("b") + by_hash("c"));
+}
+
 TEST_F(PipelineTest, UsesAScriptForOneCommandIfTheMemoryIsFull) {
   pipeline.open();
   submit(make_for_module("a"));
