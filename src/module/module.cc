@@ -610,8 +610,9 @@ void Call::write_ledger(std::size_t i, RedisModuleString* name) {
 bool Call::changes_block(const AskedBlock& asked) const noexcept {
   if (asked.flags == format::kBlocksByHand) return true;
   const bool counts = asked.flags >= format::kCountsDenials && !is_blocked_;
-  const Outcome& outcome = outcomes_[asked.counter];
-  return counts && request_.action.verb != Verb::kReset && !outcome.answer.admitted;
+  const core::Answer& answer = outcomes_[asked.counter].answer;
+  return counts && request_.action.verb != Verb::kReset &&
+         core::reason_of(answer) == Reason::kLimited;
 }
 
 void Call::write_block(std::size_t j) {

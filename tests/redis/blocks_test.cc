@@ -6,6 +6,7 @@
 
 #include "sluice/block.h"
 #include "sluice/memory_store.h"
+#include "sluice/permit_id.h"
 #include "stores/redis/script/format.h"
 #include "stores/redis/script/state_reader.h"
 #include "tests/oracle/blocks.h"
@@ -114,6 +115,33 @@ TEST_F(Blocks, ServeEveryAlgorithm) {
     EXPECT_EQ(ask(Verb::kTake, charge("each", limit)).reason, Reason::kLimited) << name;
     EXPECT_TRUE(ask(Verb::kTake, charge("each", limit)).starts_block) << name << store_.error();
   }
+}
+
+// A denial with another reason than `limited` does not count.
+TEST_F(Blocks, OfBudgetsCountOnlyWhatIsLimited) {
+  const Block block = *Block::make({.after = 1, .within = 10s, .time = 1h});
+  const sluice::Limit limit = sluice::budget(100).never().holds(1);
+  const auto ask_for = [&](std::string_view key, sluice::Action action, std::string_view id,
+                           std::uint64_t cost) {
+    const sluice::PermitId name = sluice::PermitId::named(id);
+    const Charge one{.key = key,
+                     .limit = limit,
+                     .cost = cost,
+                     .permit = id.empty() ? nullptr : &name,
+                     .block = &block};
+    return ask(action, one).reason;
+  };
+  EXPECT_EQ(ask_for("taken", Verb::kTake, "x", 1), Reason::kOk);
+  EXPECT_EQ(ask_for("taken", Verb::kTake, "x", 2), Reason::kConflict) << store_.error();
+  EXPECT_EQ(ask_for("taken", Verb::kTake, "y", 1), Reason::kOk) << store_.error();
+  EXPECT_EQ(ask_for("held", {Verb::kHold, 1min}, "x", 1), Reason::kOk);
+  EXPECT_EQ(ask_for("held", {Verb::kHold, 1min}, "x", 2), Reason::kConflict) << store_.error();
+  EXPECT_EQ(ask_for("held", {Verb::kHold, 1min}, "y", 1), Reason::kTooManyHolds);
+  EXPECT_EQ(ask_for("held", Verb::kCancel, "x", 0), Reason::kOk) << store_.error();
+  EXPECT_EQ(ask_for("held", {Verb::kHold, 1min}, "z", 1), Reason::kOk) << store_.error();
+  EXPECT_EQ(ask_for("used up", Verb::kTake, "", 60), Reason::kOk);
+  EXPECT_EQ(ask_for("used up", Verb::kTake, "", 60), Reason::kNever) << store_.error();
+  EXPECT_EQ(ask_for("used up", Verb::kTake, "", 1), Reason::kOk) << store_.error();
 }
 
 // docs/reference/state-format.md shows these bytes.
@@ -322,6 +350,60 @@ TEST_P(BlockHistories, AreAnsweredAlikeByOracleMemoryAndRedis) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, BlockHistories, ::testing::Values(1, 2, 3, 4));
+
+class BudgetBlockHistories : public ScriptTest,
+                             public ::testing::WithParamInterface<std::uint64_t> {
+ protected:
+  static sluice::Limit random_limit(Dice& dice) {
+    const auto units = static_cast<std::uint64_t>(dice.between(0, 4));
+    const sluice::Duration per = dice.any_of({sluice::kNeverEnds, sluice::Duration{20ms}});
+    const auto limit = sluice::budget(units).per(per).holds(dice.any_of<std::uint64_t>({1, 2}));
+    return dice.chance(50) ? sluice::Limit(limit.releasing_unsettled()) : sluice::Limit(limit);
+  }
+  static sluice::Action random_action(Dice& dice) {
+    const sluice::Duration time{1000 * dice.between(1, 30)};
+    return dice.any_of<sluice::Action>({Verb::kTake,
+                                        Verb::kTake,
+                                        Verb::kPeek,
+                                        Verb::kTakeAtMost,
+                                        Verb::kSettle,
+                                        Verb::kCancel,
+                                        {Verb::kHold, time},
+                                        {Verb::kHold, time},
+                                        {Verb::kExtend, time}});
+  }
+};
+
+TEST_P(BudgetBlockHistories, AreAnsweredAlikeByMemoryAndRedis) {
+  Dice dice(GetParam());
+  const Block block = *Block::make({.after = 2, .within = 15ms, .time = 5ms});
+  std::size_t blocked = 0;
+  const std::size_t histories = random_cases(40, 150);
+  for (std::size_t history = 0; history < histories; ++history) {
+    redis_.run({"FLUSHALL"});
+    sluice::MemoryStore memory({.max_keys = 1024, .shards = 1});
+    const sluice::Limit limit = random_limit(dice);
+    std::int64_t now = kStart;
+    for (int step = 0; step < 80; ++step) {
+      now += dice.any_of<std::int64_t>({0, 0, 1, 500, 1000 * dice.between(1, 30)});
+      const sluice::Action action = random_action(dice);
+      const sluice::PermitId id = sluice::PermitId::named(dice.any_of({"a", "b", "c"}));
+      const bool has_id = needs_id(action.verb) || (action.verb == Verb::kTake && dice.chance(60));
+      const Charge one{.key = "key",
+                       .limit = limit,
+                       .cost = static_cast<std::uint64_t>(dice.between(0, 3)),
+                       .permit = has_id ? &id : nullptr,
+                       .block = &block};
+      const Decision in_redis = store_.apply_one(action, one, instant(now));
+      ASSERT_EQ(memory.apply_one(action, one, instant(now)), in_redis)
+          << "history " << history << " step " << step << store_.error();
+      blocked += in_redis.reason == Reason::kBlocked ? 1 : 0;
+    }
+  }
+  EXPECT_GT(blocked, histories / 2) << "the histories say too little about blocks";
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, BudgetBlockHistories, ::testing::Values(1, 2));
 
 }  // namespace
 }  // namespace sluice_redis

@@ -393,7 +393,7 @@ local function budget(key, arg, now, verb)
   else
     if kind ~= 0 then
       local is_same = has_cost and (does == kHolds or kind == kSettled and amount == cost)
-      return reply(), is_same
+      return reply(), is_same or nil
     end
     -- Exact, unlike a sum with the cost.
     local room = capacity - cost
@@ -413,6 +413,9 @@ local function budget(key, arg, now, verb)
           if known_end > 0 then by_held = known_end end
         end
       end
+      local may_end = period ~= kNeverEnds or releases and spent <= room or
+        old_forgotten < kNeverForgotten
+      if fits or room < 0 or not may_end then return reply() end
       return reply(), false
     end
     if does == kHolds then

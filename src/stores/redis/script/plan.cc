@@ -328,6 +328,8 @@ bool Counter::chooses(Verb verb) const noexcept { return sluice::chooses(verb, *
 
 void Counter::wait_less(const Counter& other) noexcept { core::wait_less(other.answer_, answer_); }
 
+bool Counter::is_limited() const noexcept { return core::reason_of(answer_) == Reason::kLimited; }
+
 void Counter::answer(Decision& decision) const noexcept {
   core::write(limit(), answer_, decision);
   decision.passed_over = is_passed_over_;

@@ -170,8 +170,7 @@ class Counter {
   // Returns whether the script has found nothing, so that a take has created the counter.
   bool is_new() const noexcept { return is_new_; }
   bool admits() const noexcept { return answer_.admitted; }
-  // Whether it denies the charge now, and would admit it later.
-  bool is_limited() const noexcept { return !answer_.admitted && !answer_.never && !answer_.gone; }
+  bool is_limited() const noexcept;  // it denies the charge for that reason
   void answer(Decision& decision) const noexcept;
 
   // For the plan that the counter belongs to.

@@ -20,7 +20,8 @@ part 'request'
 -- counter's value if it is known already. The function writes nothing and returns
 --   state     what the reply says of the counter; false if nothing is known of it. Or nil if the
 --             key holds something else, which is then the second result
---   admits    whether the counter admits the charge; of kTakeAtMostOfAll, how many units it has left
+--   admits    whether the counter admits the charge; nil if a denial does not count for a block,
+--             because its reason is not `limited`. Of kTakeAtMostOfAll, how many units it has left
 --   value     what is to be written; nil for nothing
 --   keep_for  for how many µs from now the key is to be kept; nil if it is kept long enough
 --   others    nil if `value` is all of the new value; 'kept' if also the key expires then already;
@@ -114,7 +115,7 @@ for i = 1, count do
     more[i] = others
   end
   if rows then admitted[i] = admits else all_admit = all_admit and admits end
-  if denied then denied[i] = not admits end
+  if denied then denied[i] = admits == false end
 end
 if rows then
   -- Of a row the budget answers that knows the id, else the first that admits, else the first.

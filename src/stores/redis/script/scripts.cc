@@ -118,6 +118,7 @@ constexpr Constant kConstants[] = {
     {"kIdRecordSize", format::kIdRecordSize},
     {"kCellRecords", format::kCellRecords},
     {"kMaxAmount", kMaxAmount},
+    {"kNeverEnds", static_cast<std::uint64_t>(kNeverEnds.count())},
     {"kMostArguments", format::kMostArguments},
     {"kMostHolds", kMaxHolds},
     {"kMostMoved", format::kMostMoved},
