@@ -149,10 +149,6 @@ class BudgetHistory {
       const std::size_t which = dice_.below(specs_.size());
       step.charges.push_back({names_[which], specs_[which], random_amount(specs_[which].limit)});
     }
-    // Several charges take at most 2^42 - 1 units each.
-    if (step.verb == Verb::kTakeAtMost && count > 1) {
-      for (auto& charge : step.charges) charge.cost %= std::uint64_t{1} << 42;
-    }
     if (dice_.chance(30)) put_in_row(step);
     if (dice_.chance(10)) add_rate(step);
     return step;

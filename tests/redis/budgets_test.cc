@@ -4,6 +4,7 @@
 #include <cstring>
 #include <initializer_list>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -85,6 +86,27 @@ TEST_F(Budgets, AForgottenBudgetBeginsWithoutItsIds) {
   EXPECT_TRUE(again.allowed() && !again.repeated);
   EXPECT_EQ(again.remaining, 5u);
   EXPECT_EQ(number({"HLEN", key_}), 2);
+}
+
+TEST_F(Budgets, SeveralTakeAtMostAllThatThereIs) {
+  constexpr sluice::Limit kAll = sluice::budget(sluice::kMaxAmount).never();
+  const sluice::Charge charges[] = {{.key = "a", .limit = kAll, .cost = sluice::kMaxAmount},
+                                    {.key = "a", .limit = kAll, .cost = sluice::kMaxAmount},
+                                    {.key = "b", .limit = kAll, .cost = sluice::kMaxAmount}};
+  sluice::MemoryStore memory;
+  for (sluice::Store* const store :
+       {static_cast<sluice::Store*>(&memory), static_cast<sluice::Store*>(&store_)}) {
+    std::array<Decision, 3> each;
+    const Decision said = store->apply(Verb::kTakeAtMost, charges, instant(kStart), each);
+    EXPECT_EQ(said.taken, sluice::kMaxAmount / 2) << store_.error();
+    EXPECT_EQ(each[0].remaining, 1u);
+    EXPECT_EQ(each[2].remaining, sluice::kMaxAmount / 2 + 1);
+    EXPECT_EQ(store->apply(Verb::kTakeAtMost, charges, instant(kStart), each).reason,
+              Reason::kNever);
+    const Decision rest = store->apply(Verb::kTakeAtMost, std::span(charges).last(2),
+                                       instant(kStart), std::span(each).last(2));
+    EXPECT_EQ(rest.taken, 1u) << store_.error();
+  }
 }
 
 // Budgets with a ledger.

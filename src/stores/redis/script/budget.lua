@@ -356,7 +356,8 @@ local function budget(key, arg, now, verb)
   end
   local left = capacity - spent - held
   if left < 0 then left = 0 end
-  if verb == kTakeAtMostOfAll then return false, left end
+  -- The cost with its high byte has the size of an instant.
+  if verb == kTakeAtMostOfAll then return false, left, kInstant end
   if verb == kTakeAtMost and left < cost then cost = left < 1 and 1 or left end
 
   -- Decides. Out: what happens to the id, if something does.

@@ -487,9 +487,6 @@ inline constexpr std::uint64_t kSettles = 3;
 inline constexpr std::uint64_t kCancels = 4;
 inline constexpr std::uint64_t kExtends = 5;
 
-// More than a charge of kTakeAtMostOfAll takes, whose cost has 6 bytes for any number of charges.
-inline constexpr std::uint64_t kMostOfAll = std::uint64_t{1} << 42;
-
 // Windows of a calendar that follow each other: when the first opens, and when each closes. The
 // number is that of the counter, for a reply that asks for other windows. A budget has four
 // windows, for holds of a day; other limits have two.

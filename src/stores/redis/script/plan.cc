@@ -746,7 +746,7 @@ void Plan::append_argument(const Counter& counter, FamilySet families, std::uint
   }
   const bool is_at_most = verb == format::kTakeAtMostOfAll;
   std::uint64_t cost = changes_block(action_.verb) ? 0 : counter.cost();
-  if (is_at_most) cost = std::min(counter.least_cost(), format::kMostOfAll - 1);
+  if (is_at_most) cost = counter.least_cost();
   if (holds_amounts(counter.limit().algorithm())) {
     if (verb == format::kGiveBack) return counter.append_budget_undo(number, action_, out);
     counter.append_budget(number, verb == format::kPeek ? Verb::kPeek : action_, cost, out);
@@ -864,7 +864,7 @@ bool Plan::read_counters(std::size_t index, bool is_alone, std::string_view& res
 
 // Finds out how many units every charge can have, and asks for them; for one if there are none.
 void Plan::share_units() noexcept {
-  units_for_each_ = counter_of_.size() > 1 ? format::kMostOfAll - 1 : kMaxAmount;
+  units_for_each_ = kMaxAmount;
   for (Counter& counter : counters()) {
     counter.decide(Verb::kPeek, 0);
     units_for_each_ = std::min(units_for_each_, counter.most_for_each());

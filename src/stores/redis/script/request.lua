@@ -22,6 +22,7 @@ part 'request'
 --             key holds something else, which is then the second result
 --   admits    whether the counter admits the charge; nil if a denial does not count for a block,
 --             because its reason is not `limited`. Of kTakeAtMostOfAll, how many units it has left
+--             (then `value` is the format of its cost, if it is not kCost)
 --   value     what is to be written; nil for nothing
 --   keep_for  for how many µs from now the key is to be kept; nil if it is kept long enough
 --   others    nil if `value` is all of the new value; 'kept' if also the key expires then already;
@@ -67,13 +68,14 @@ local args = ARGV
 if verb == kTakeAtMostOfAll then
   -- A take of as many units with every charge as each can have, up to the least cost; one if there
   -- are none, which is denied then.
-  local units
+  local units, formats = nil, {}
   for i = 1, count do
     local arg = ARGV[i + 1]
-    local state, left = decide[string.byte(arg) % kMustExist](keys[i], arg, now, verb, states[i])
+    local state, left, format =
+      decide[string.byte(arg) % kMustExist](keys[i], arg, now, verb, states[i])
     if state == nil then return foreign(keys[i], left) end
-    states[i] = state or nil
-    local cost = struct.unpack(kCost, arg, 2)
+    states[i], formats[i] = state or nil, format or kCost
+    local cost = struct.unpack(formats[i], arg, 2)
     local charges = struct.unpack(kInstant, arg, #arg - (kInstantSize - 1))
     left = (left - left % charges) / charges
     if left < cost then cost = left end
@@ -84,8 +86,8 @@ if verb == kTakeAtMostOfAll then
   for i = 1, count do
     local arg = ARGV[i + 1]
     local charges = struct.unpack(kInstant, arg, #arg - (kInstantSize - 1))
-    args[i + 1] = string.sub(arg, 1, 1) .. struct.pack(kCost, units * charges) ..
-      string.sub(arg, 2 + kCostSize)
+    args[i + 1] = string.sub(arg, 1, 1) .. struct.pack(formats[i], units * charges) ..
+      string.sub(arg, 2 + struct.size(formats[i]))
   end
 end
 for i = 1, count do
