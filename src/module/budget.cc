@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <bit>
 #include <map>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "core/limit.h"
 #include "module/request.h"
@@ -87,6 +90,7 @@ class Ids {
     ended_.count = head.ended_cells;
     ended_.records = head.ended;
     past_ = head.past;
+    if (past_ > 0) past_counts_ = read_("p");
   }
   bool is_new() const noexcept { return is_new_; }
   // Whether a cell is no list of ids, or lacks an id that must be in it.
@@ -110,6 +114,7 @@ class Ids {
     const bool is_right = holds.live + holds.ended == open_.records + past_;
     open_.records = holds.live;
     past_ = holds.ended;
+    has_counted_ = true;
     return is_right;
   }
 
@@ -163,6 +168,7 @@ class Ids {
     head.open_cells = open_.count;
     head.ended_cells = ended_.count;
     format::kBudgetHead.append(head, fields.emplace_back("h", "").second);
+    if (has_counted_ && past_ > 0) fields.emplace_back("p", next_past_counts(head.changed));
     for (const Table* const table : {&open_, &ended_}) {
       for (const auto& [number, cell] : table->cells) {
         if (!cell.is_changed) continue;
@@ -227,10 +233,26 @@ class Ids {
   // Moves a hold that has ended to the ended ids.
   void move(IdRecord hold, Ticks at) {
     take_out(hold.name(), past_);
-    const bool charges = limit_.on_expiry() == OnExpiry::kCharge;
-    put(ended_,
-        {hold.name(), charges ? IdKind::kCharged : IdKind::kReleased, hold.amount(), hold.rest()},
-        at);
+    const IdKind kind = was_released(hold.rest()) ? IdKind::kReleased : IdKind::kCharged;
+    put(ended_, {hold.name(), kind, hold.amount(), hold.rest()}, at);
+  }
+  bool releases() const noexcept { return limit_.on_expiry() == OnExpiry::kRelease; }
+  bool was_released(std::uint64_t end) const noexcept {
+    for (std::string_view rest = past_counts_; rest.size() >= format::kPastCount.size();) {
+      const format::PastCount count = format::kPastCount.take(rest);
+      if (end <= count.until) return count.releases == 1;
+    }
+    return releases();
+  }
+  // Notes that those that have ended until `at` are counted.
+  std::string next_past_counts(std::uint64_t at) const {
+    constexpr std::size_t kSize = format::kPastCount.size();
+    std::string counts = past_counts_;
+    const char by = releases() ? '\1' : '\0';
+    if (counts.size() >= kSize && counts.back() == by) counts.resize(counts.size() - kSize);
+    format::kPastCount.append({.until = at, .releases = releases() ? 1U : 0U}, counts);
+    const std::size_t most = kSize * format::kMostPastCounts;
+    return counts.size() > most ? counts.substr(counts.size() - most) : counts;
   }
 
   const Limit& limit_;
@@ -239,7 +261,9 @@ class Ids {
   bool is_damaged_ = false;
   Table open_{.letter = 'o'};
   Table ended_{.letter = 'e'};
-  std::uint64_t past_ = 0;  // holds that have ended, in the cells of open ones
+  std::uint64_t past_ = 0;    // holds that have ended, in the cells of open ones
+  std::string past_counts_;   // how those were counted, as the field says
+  bool has_counted_ = false;  // those that have ended since the last change
 };
 
 // The bounds of the windows that a request brings, and before them those of holds that have ended.

@@ -331,6 +331,43 @@ TEST_F(ManyHolds, AreTheSameAsInMemory) {
   }
 }
 
+// The records of most holds that have ended move only in later calls, which may have another
+// on_expiry than the one that counted their units.
+TEST_F(ManyHolds, StayCountedAsTheyWereWhenTheyEnded) {
+  for (const bool releases_first : {false, true}) {
+    sluice::MemoryStore memory;
+    redis_.run({"FLUSHALL"});
+    const auto expect_same = [&](bool releases, sluice::Action action, std::uint64_t number,
+                                 std::int64_t seconds) {
+      const auto limit = sluice::budget(10'000'000).never().holds(60'000);
+      const PermitId id = named(number);
+      const sluice::Charge charge{
+          .key = "k",
+          .limit = releases ? sluice::Limit(limit.releasing_unsettled()) : sluice::Limit(limit),
+          .cost = 10,
+          .permit = &id};
+      const sluice::Instant at = instant(kStart + seconds * 1'000'000);
+      const Decision expected = memory.apply_one(action, charge, at);
+      const Decision said = store_.apply_one(action, charge, at);
+      ASSERT_EQ(said, expected) << store_.error() << " of " << number;
+    };
+    constexpr std::uint64_t kFirst = 1000;
+    constexpr std::uint64_t kAll = 1100;
+    for (std::uint64_t i = 0; i < kFirst; ++i) {
+      expect_same(releases_first, {Verb::kHold, 10s}, i, 0);
+    }
+    expect_same(releases_first, Verb::kTake, kAll, 20);
+    ASSERT_EQ(head().past, kFirst - format::kMostMoved);
+    for (std::uint64_t i = kFirst; i < kAll; ++i) {
+      expect_same(!releases_first, {Verb::kHold, 5s}, i, 21);
+    }
+    expect_same(!releases_first, Verb::kTake, kAll + 1, 30);
+    ASSERT_GT(head().past, 0u);
+    for (std::uint64_t i = 0; i < kAll; ++i) expect_same(releases_first, Verb::kSettle, i, 31);
+    ASSERT_EQ(head().past, 0u);
+  }
+}
+
 TEST_F(ManyHolds, AreNewWhenTheirIdsAreForgotten) {
   constexpr sluice::Limit kShort =
       sluice::budget(1'000'000).per(366 * 24h).holds(65'535).remember(1s);

@@ -185,6 +185,33 @@ local function ends_of(ends, units, all, held, count)
   return by_all, by_held, by_count
 end
 
+-- How holds were counted that have ended, and whose records are still in the cells of open ids.
+local function past_counts(cells)
+  if not cells.p then cells.p = cells.has_past and redis.call('HGET', cells.key, 'p') or '' end
+  return cells.p
+end
+
+-- Returns whether such a hold was released; if the list does not say it, `releases`.
+local function was_released(cells, ends, releases)
+  local counts = past_counts(cells)
+  for i = 1, #counts - (kPastCountSize - 1), kPastCountSize do
+    local until_end, released = struct.unpack(kPastCount, counts, i)
+    if ends <= until_end then return released == 1 end
+  end
+  return releases
+end
+
+-- Notes that those that have ended until `at` are counted.
+local function put_past_counts(cells, at, releases)
+  local counts, size = past_counts(cells), kPastCountSize
+  local by = releases and 1 or 0
+  if #counts >= size and string.byte(counts, #counts) == by then
+    counts = string.sub(counts, 1, #counts - size)
+  end
+  cells.p = string.sub(counts .. struct.pack(kPastCount, at, by), -size * kMostPastCounts)
+  cells.put.p = true
+end
+
 part 'budget_gives_back'
 -- Undoes what a call has done, if its id is still as the call has left it. In: cost, the units that
 -- it has spent; the further numbers are at the end of the argument.
@@ -281,6 +308,7 @@ local function budget(key, arg, now, verb)
   end
 
   with_ledger 'ledger_before'
+  cells.has_past = head.past > 0
   if last < opens then spent = 0 end
   local past_ends, past_units, past_ids
   if head.o > 0 and first <= at then
@@ -308,8 +336,8 @@ local function budget(key, arg, now, verb)
   -- Moves the record of a hold that has ended to the ended ids.
   local function move(its_id, units, ends)
     take_out(cells, 'o', head, its_id, 'past')
-    put_record(cells, 'e', head, record(its_id, releases and kReleased or kCharged, units, ends), at,
-               remember)
+    local kind = was_released(cells, ends, releases) and kReleased or kCharged
+    put_record(cells, 'e', head, record(its_id, kind, units, ends), at, remember)
   end
 
   -- The record of the id.
@@ -472,6 +500,7 @@ local function budget(key, arg, now, verb)
       if its_id ~= id and find_id(text, its_id) then move(its_id, past_units[i], past_ends[i]) end
     end
   end
+  if past_ids and head.past > 0 then put_past_counts(cells, at, releases) end
   local full = at
   if head.o > 0 then
     full = (releases and latest or close_of(latest))

@@ -288,6 +288,15 @@ inline constexpr std::uint64_t kCellRecords = 8;
 // How many records of holds that have ended a call moves to the ended ids, about. The others stay
 // where they are, so that no call takes long.
 inline constexpr std::uint64_t kMostMoved = 250;
+// Field `p` of a budget is a list that says how such holds were counted: those that ended until the
+// first instant, and after each instant until the next.
+struct PastCount {
+  std::uint64_t until;
+  std::uint64_t releases;  // 1 if they were released, 0 if they were charged
+};
+inline constexpr Layout<PastCount, 2> kPastCount({{"until", &PastCount::until, 7},
+                                                  {"releases", &PastCount::releases, 1}});
+inline constexpr std::uint64_t kMostPastCounts = 16;
 // The size of the pieces of a long command in a script; Lua's unpack() returns 8,000 values at
 // most.
 inline constexpr std::uint64_t kMostArguments = 1000;

@@ -122,6 +122,8 @@ constexpr Constant kConstants[] = {
     {"kMostArguments", format::kMostArguments},
     {"kMostHolds", kMaxHolds},
     {"kMostMoved", format::kMostMoved},
+    {"kMostPastCounts", format::kMostPastCounts},
+    {"kPastCount", format::kPastCount},
     {"kOpen", of(core::IdKind::kOpen)},
     {"kSettled", of(core::IdKind::kSettled)},
     {"kCharged", of(core::IdKind::kCharged)},
