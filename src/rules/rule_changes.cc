@@ -105,25 +105,45 @@ std::string shown(const Key* row, const std::string& text) {
   return row->type == Type::kPeriod && period ? core::format_period(*period) : text;
 }
 
-// Returns the scalars of a list in order, because they are alternatives: "/a, /b".
+std::string text_of(const Node& value);
+
+// Returns the values of a list in order, because they are alternatives: "/a, /b".
 std::string joined(const Node& list) {
-  std::vector<std::string_view> texts;
-  for (const Node* item : list.items) texts.push_back(item->text);
+  std::vector<std::string> texts;
+  for (const Node* item : list.items) texts.push_back(text_of(*item));
   std::ranges::sort(texts);
   texts.erase(std::unique(texts.begin(), texts.end()), texts.end());
   return base::joined(texts);
 }
 
+// Returns a condition as a text that no other condition has. A list of one value is that value.
+std::string text_of(const Node& value) {
+  if (value.is_sequence()) {
+    return value.items.size() == 1 ? text_of(*value.items[0]) : "[" + joined(value) + "]";
+  }
+  if (value.is_map()) {
+    std::vector<std::string> texts;
+    for (const auto& [name, of] : value.pairs) texts.push_back(name->text + ": " + text_of(*of));
+    return "{ " + base::joined(texts) + " }";
+  }
+  const bool is_plain = value.text.find_first_of(",\"") == std::string::npos &&
+                        !value.text.starts_with('{') && !value.text.starts_with('[');
+  return is_plain ? value.text : base::json_string(value.text);
+}
+
 // Adds the values under a node. Keys without a row, such as attributes, are their own names.
 void collect(const Node& node, const Key* row, const std::string& key, Values& values) {
+  const bool is_condition = row != nullptr && row->type == Type::kMatch;
   switch (node.kind) {
     case Node::Kind::kNull: break;
-    case Node::Kind::kScalar: values[key] = shown(row, node.text); break;
+    case Node::Kind::kScalar:
+      values[key] = is_condition ? text_of(node) : shown(row, node.text);
+      break;
     case Node::Kind::kSequence: values[key] = joined(node); break;
     case Node::Kind::kMap:
       for (const auto& [name, value] : node.pairs) {
-        const bool is_price = row != nullptr && row->type == Type::kPrices;
-        collect(*value, is_price ? row : row_of(row == nullptr ? nullptr : row->map, name->text),
+        const bool has_row = is_condition || (row != nullptr && row->type == Type::kPrices);
+        collect(*value, has_row ? row : row_of(row == nullptr ? nullptr : row->map, name->text),
                 with_lower_headers(key + "." + name->text), values);
       }
       break;

@@ -66,6 +66,35 @@ TEST(RuleDiff, ComparesTemplatesOfTagsAndTextsOfAttributes) {
             (Lines{"~ api||match.query.key|header.A|header.a", "~ api||match.query.per|60s|1m"}));
 }
 
+TEST(RuleDiff, ComparesEachItemOfAListOfConditions) {
+  const auto matching = [](std::string_view conditions) {
+    return "rules: [ { name: api, match: { " + std::string(conditions) + " } } ]";
+  };
+  EXPECT_EQ(compared(matching("ip: [192.0.2.1, { network: 10.0.0.0/8 }, { in: a.txt }]"),
+                     matching("ip: [{ in: b.txt }, { network: 11.0.0.0/8 }, 192.0.2.1]")),
+            Lines{"~ api||match.ip|192.0.2.1, { in: a.txt }, { network: 10.0.0.0/8 }|192.0.2.1, "
+                  "{ in: b.txt }, { network: 11.0.0.0/8 }"});
+  EXPECT_EQ(compared(matching("query.a: [x, { network: [192.0.2.1, { in: a.txt }] }]"),
+                     matching("query.a: [x, { network: [192.0.2.1, { in: b.txt }] }]")),
+            Lines{"~ api||match.query.a|x, { network: [192.0.2.1, { in: a.txt }] }|x, { network: "
+                  "[192.0.2.1, { in: b.txt }] }"});
+  EXPECT_EQ(compared(matching("query.a: [x, { network: [192.0.2.1] }]"),
+                     matching("query.a: [{ network: 192.0.2.1 }, x, x]")),
+            Lines{});
+}
+
+TEST(RuleDiff, TellsATextWithACommaFromAList) {
+  const auto agent = [](std::string_view texts) {
+    return "rules: [ { name: api, match: { header.user-agent: " + std::string(texts) + " } } ]";
+  };
+  const std::string one = "~ api||match.header.user-agent|\"a, b\"|";
+  EXPECT_EQ(compared(agent("\"a, b\""), agent("[a, b]")), Lines{one + "a, b"});
+  EXPECT_EQ(compared(agent("[\"a, b\"]"), agent("[a, b]")), Lines{one + "a, b"});
+  EXPECT_EQ(compared(agent("[\"a, b\"]"), agent("\"a, b\"")), Lines{});
+  EXPECT_EQ(compared(agent("[\"a, b\", c]"), agent("[a, \"b, c\"]")),
+            Lines{one.substr(0, one.size() - 1) + ", c|\"b, c\", a"});
+}
+
 TEST(RuleDiff, NamesWhatChangedInALimitAndARule) {
   EXPECT_EQ(compared("rules: [ { name: api, limits: [ { name: user, limit: 5, per: 1s } ] } ]",
                      "rules: [ { name: api, mode: shadow, match: { path: [/a, /b] }, limits: [ { "
