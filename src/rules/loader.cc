@@ -571,10 +571,12 @@ class Loader {
     return by_plan;
   }
 
-  // `numbers`: the limit itself, or what a plan has for it.
+  // `numbers`: the limit itself, or what a plan has for it; a plan without a lease has that of the
+  // limit.
   std::optional<Limit> read_numbers(const Fields& fields, const Fields& numbers) {
     const auto of = [&](std::string_view key) -> const Fields& {
-      return is_number(key) ? numbers : fields;
+      const bool is_inherited = key == "lease" && !numbers.has(key);
+      return is_number(key) && !is_inherited ? numbers : fields;
     };
     const auto algorithm = fields.choice<Algorithm>("algorithm");
     const std::uint64_t units = read_units(numbers);
@@ -582,7 +584,7 @@ class Loader {
     const Calendar* const calendar = read_calendar(numbers, fields, *diagnostics_);
     if (!algorithm) return std::nullopt;
     LimitSpec spec{.algorithm = *algorithm, .limit = units, .per = period, .calendar = calendar};
-    spec.lease = read_lease(numbers, *algorithm);
+    spec.lease = read_lease(of("lease"), *algorithm);
     for (const core::OptionInfo& option : core::kLimitOptions) {
       auto value = option.words.empty() ? of(option.name).integer(option.name)
                                         : fields.choice<std::uint64_t>(option.name);

@@ -42,7 +42,11 @@ FilePlans::Plan read_plan(const Node& name, const Node& node, const schema::Map&
 bool is_number(std::string_view key) { return std::ranges::find(kNumbers, key) != kNumbers.end(); }
 
 bool has_numbers(const Fields& limit) {
-  return std::ranges::any_of(kNumbers, [&](std::string_view key) { return limit.has(key); });
+  const auto algorithm = limit.choice<Algorithm>("algorithm");
+  const bool has_quota_lease = algorithm && !holds_permits(*algorithm);
+  return std::ranges::any_of(kNumbers, [&](std::string_view key) {
+    return limit.has(key) && !(has_quota_lease && key == "lease");
+  });
 }
 
 const FilePlans::Numbers* FilePlans::Plan::find(std::string_view limit) const {

@@ -21,7 +21,7 @@ namespace sluice::rules {
 
 // Whether a key belongs to the numbers of a limit, which a plan can have instead of the limit.
 bool is_number(std::string_view key);
-// Whether the limit has such a key.
+// Whether the limit has such a key. The quota lease of a limit without permits is none.
 bool has_numbers(const Fields& limit);
 
 // The plans of one file. Borrows the document.

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "core/limit.h"
 #include "sluice/memory_store.h"
 #include "sluice/rule_decider.h"
 
@@ -117,6 +118,34 @@ TEST(Plans, ExplainsNumbersThatAreMissingOrUnknown) {
   EXPECT_EQ(errors_of("plans: { free: 5 }\nrules: []\n"),
             "f:2:16: error: the plan 'free' is '5'; expected a map from names of limits to their "
             "numbers");
+}
+
+TEST(Plans, KeepsTheLeaseOfALimitUnlessThePlanHasItsOwn) {
+  const auto leased = [](auto limit, std::chrono::milliseconds lease) {
+    LimitSpec spec = core::spec_of(limit);
+    spec.lease = lease;
+    return *Limit::make(spec);
+  };
+  const auto rules_with = [](const std::string& more) {
+    return "plans:\n"
+           "  free: { requests: { limit: 2, per: 1m } }\n"
+           "  pro:  { requests: { limit: 5, per: 1m, lease: 2s } }\n"
+           "rules:\n  - name: api\n    plan: { default: free }\n"
+           "    limits: [ { name: requests, algorithm: token_bucket, lease: " +
+           more + " } ]\n";
+  };
+  const std::vector<Limit> by_plan{leased(token_bucket(2).per(1min), 100ms),
+                                   leased(token_bucket(5).per(1min), 2s)};
+  for (const char* more : {"100ms", "100ms, limit: 9, per: 1s"}) {
+    const auto rules = RuleSet::parse("version: 1\n" + rules_with(more), "f");
+    ASSERT_TRUE(rules) << messages(rules.error());
+    EXPECT_EQ(rules->rules().front().limits.front().by_plan, by_plan);
+  }
+  EXPECT_EQ(errors_of(rules_with("100ms, limit: 9")),
+            "f:8:15: error: limit lacks 'per'; expected 'per:' with a whole number and its unit "
+            "(ms, s, m, h or d), such as 60s, or day, week, month, year or never");
+  EXPECT_EQ(errors_of(rules_with("11s")),
+            "f:8:65: error: lease 11s is out of range; it must be 1ms to 10s");
 }
 
 TEST(Plans, WarnsAboutNumbersThatNoLimitTakes) {
