@@ -1,6 +1,7 @@
 #include "envoy/config.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -58,19 +59,13 @@ Path path_of(const Descriptor& descriptor) {
   return path;
 }
 
-// How precisely a descriptor names a value; more precise descriptors are tried first.
-int exactness(const Descriptor& descriptor) {
-  if (descriptor.value.empty()) return 0;
-  return descriptor.is_wildcard() ? 1 : 2;
-}
-
 constexpr std::string_view kHeader =
     "# Converted from a configuration of Envoy's rate limit service. The first rule that matches\n"
     "# a descriptor decides. Besides the differences that the conversion printed, these apply:\n"
     "# - A rule also matches a descriptor that has more entries than the rule requires.\n"
     "# - A rule does not limit a descriptor if its key contains a value that is empty.\n"
     "# - If the first entries of a descriptor match by value, but the next entry does not match\n"
-    "#   there, the rules for any value are tried.\n";
+    "#   there, the rules for other wildcards and for any value are tried.\n";
 
 class Converter {
  public:
@@ -79,12 +74,11 @@ class Converter {
 
   std::string run() {
     collect(domain_.descriptors);
-    std::ranges::stable_sort(all_, [](const Path& a, const Path& b) {
+    std::ranges::stable_sort(all_, [this](const Path& a, const Path& b) {
       if (a.size() != b.size()) return a.size() > b.size();
-      for (std::size_t i = 0; i < a.size(); ++i) {
-        if (exactness(*a[i]) != exactness(*b[i])) return exactness(*a[i]) > exactness(*b[i]);
-      }
-      return false;
+      return std::ranges::lexicographical_compare(
+          a, b, {}, [this](const Descriptor* one) { return rank_of(*one); },
+          [this](const Descriptor* one) { return rank_of(*one); });
     });
     out_ = std::string(kHeader) + "version: 1\ndomain: " + yaml_quoted(domain_.name) + "\nrules:\n";
     const std::size_t empty = out_.size();
@@ -94,8 +88,15 @@ class Converter {
   }
 
  private:
+  // Envoy tries a value before wildcards, these in the order of the file, and then any value.
+  std::pair<int, std::size_t> rank_of(const Descriptor& descriptor) const {
+    if (descriptor.is_wildcard()) return {1, wildcards_.at(&descriptor)};
+    return {descriptor.value.empty() ? 2 : 0, 0};
+  }
+
   void collect(const std::vector<std::unique_ptr<Descriptor>>& descriptors) {
     for (const auto& descriptor : descriptors) {
+      if (descriptor->is_wildcard()) wildcards_.emplace(descriptor.get(), wildcards_.size());
       all_.push_back(path_of(*descriptor));
       collect(descriptor->children);
     }
@@ -215,6 +216,7 @@ class Converter {
 
   const Domain& domain_;
   std::vector<Path> all_;
+  std::map<const Descriptor*, std::size_t> wildcards_;  // with their order in the file
   std::set<std::string> names_;
   bool remarked_policy_ = false;
   std::string out_;

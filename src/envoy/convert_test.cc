@@ -31,9 +31,9 @@ descriptors:
 
 std::vector<std::string> remarks;  // of the latest one
 
-std::string converted() {
+std::string converted(std::string_view yaml = kEnvoy) {
   remarks.clear();
-  return convert(*config_of(kEnvoy).domains().front(), remarks);
+  return convert(*config_of(yaml).domains().front(), remarks);
 }
 
 std::string decided_by(const RuleSet& rules, const Attributes& attributes) {
@@ -66,6 +66,28 @@ TEST(Convert, TriesRulesInTheOrderInWhichEnvoyMatches) {
   EXPECT_EQ(decided_by(*rules, {{"user", "anna"}}), "user");
   EXPECT_EQ(decided_by(*rules, {{"user", "root"}, {"path", "/a.b"}}), "path_/a.b.user");
   EXPECT_EQ(decided_by(*rules, {{"path", "/aXb"}}), "");
+}
+
+TEST(Convert, TriesWildcardsOfAKeyInTheOrderOfTheFile) {
+  const auto rules = RuleSet::parse(converted(R"(
+domain: d
+descriptors:
+  - key: a
+    value: "x*"
+    descriptors: [ { key: b, rate_limit: { unit: day, requests_per_unit: 5 } } ]
+  - key: a
+    value: "*y"
+    descriptors: [ { key: b, value: z, rate_limit: { unit: day, requests_per_unit: 100 } } ]
+  - { key: c, value: "*1", rate_limit: { unit: day, requests_per_unit: 1 } }
+  - { key: c, value: "2*", rate_limit: { unit: day, requests_per_unit: 1 } }
+  - { key: c, value: "21", rate_limit: { unit: day, requests_per_unit: 1 } }
+)"),
+                                    "f");
+  ASSERT_TRUE(rules);
+  EXPECT_EQ(decided_by(*rules, {{"a", "xy"}, {"b", "z"}}), "a_x*.b");
+  EXPECT_EQ(decided_by(*rules, {{"a", "y"}, {"b", "z"}}), "a_*y.b_z");
+  EXPECT_EQ(decided_by(*rules, {{"c", "201"}}), "c_*1");
+  EXPECT_EQ(decided_by(*rules, {{"c", "21"}}), "c_21");
 }
 
 TEST(Convert, RemarksOnWhatItOmitsOrChanges) {
