@@ -176,6 +176,16 @@ TEST_F(LogFormats, NormalizeThePathAsTheServerDoes) {
   EXPECT_EQ(get("path"), "/%2e//a") << "a server has recorded it";
 }
 
+TEST_F(LogFormats, TakeARecordedAddressAsItIs) {
+  parser_.begin(LogFormat::kJson);
+  for (const std::string ip : {"10.0.0.1:80", "[::1]", "host:1"}) {
+    ASSERT_EQ(read(R"({"ts":1,"attributes":{"ip":")" + ip + R"("}})"), LineFault::kNone);
+    EXPECT_EQ(get("ip"), ip);
+    ASSERT_EQ(read(R"({"ts":1,"ip":")" + ip + R"("})"), LineFault::kNone);
+    EXPECT_NE(get("ip"), ip) << "logs of other servers have ports";
+  }
+}
+
 TEST_F(LogFormats, RefuseMalformedJson) {
   parser_.begin(LogFormat::kJson);
   for (const char* line :

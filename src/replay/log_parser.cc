@@ -253,6 +253,9 @@ void LogParser::add_recorded(std::string_view name, std::string_view value) {
       line_->path = value;
       is_path_sent_ = false;
       return;
+    case FieldKind::kClient:
+      if (takes(FieldKind::kClient, 1)) line_->client = value;
+      return;
     case FieldKind::kTime:
     case FieldKind::kUnits:
     case FieldKind::kCost: target = {FieldKind::kAttribute, 1, name}; break;
