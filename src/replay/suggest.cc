@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <functional>
 #include <iterator>
+#include <limits>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -344,8 +344,14 @@ std::uint64_t DemandCurve::smallest(std::uint64_t most) const {
   return 1;
 }
 
+std::uint64_t share_of(std::uint64_t keys, double share) {
+  // 0.7 / 100 is less than 0.007. The tolerance is that of a quotient and a product.
+  constexpr double kTolerance = 4 * std::numeric_limits<double>::epsilon();
+  return static_cast<std::uint64_t>(static_cast<double>(keys) * share * (1 + kTolerance));
+}
+
 std::vector<Suggestion> suggestions(const SuggestReport& report, double harm) {
-  const auto most = static_cast<std::uint64_t>(std::floor(static_cast<double>(report.keys) * harm));
+  const std::uint64_t most = share_of(report.keys, harm);
   std::vector<Suggestion> all;
   all.reserve(report.curves.size());
   for (const DemandCurve& each : report.curves) {

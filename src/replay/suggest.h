@@ -504,6 +504,9 @@ std::string cost_comment(const SuggestOptions& options);
 std::string suggested_rules(const SuggestOptions& options,
                             const std::vector<Suggestion>& suggestions);
 
+// Returns how many of the keys this share is, rounded down.
+std::uint64_t share_of(std::uint64_t keys, double share);
+
 // Returns the smallest limits that deny at most this share of the keys.
 std::vector<Suggestion> suggestions(const SuggestReport& report, double harm);
 

@@ -373,9 +373,6 @@ struct Needs {
 std::vector<Needs> needs_of(const RouteDemand& route, double harm,
                             const std::set<std::uint64_t>& robots, bool is_shared) {
   constexpr double kGuessingShare = 0.25;
-  const auto share_of = [](std::uint64_t keys, double share) {
-    return static_cast<std::uint64_t>(std::floor(static_cast<double>(keys) * share));
-  };
   const Demand& demand = route.demand;
   std::vector<Needs> all(1);
   if (!is_shared && (is_of_writes(route.kind) || !robots.empty())) {

@@ -94,9 +94,8 @@ std::string route_text(const Advice& advice) {
 }
 
 std::string goal_text(const SuggestReport& report, double harm) {
-  const auto keys = static_cast<std::uint64_t>(std::floor(static_cast<double>(report.keys) * harm));
   return "The smallest limits that deny at most " + share_text(harm) + " of keys (" +
-         grouped(keys) + " of " + grouped(report.keys) + ")";
+         grouped(share_of(report.keys, harm)) + " of " + grouped(report.keys) + ")";
 }
 
 std::string exactness_text(const SuggestReport& report) {

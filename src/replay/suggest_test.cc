@@ -89,6 +89,15 @@ TEST_F(Suggest, LimitsDenyExactlyTheStatedKeysInAReplay) {
   }
 }
 
+TEST_F(Suggest, AllowsExactlyTheShareOfTheKeys) {
+  SuggestReport report;
+  report.keys = 1000;
+  DemandCurve& curve = report.curves.emplace_back(Algorithm::kFixedWindow, 1s, 10);
+  for (int i = 0; i < 1000; ++i) curve.add_key(peak_code(i < 7 ? 5 : 1));
+  EXPECT_EQ(suggestions(report, 0.7 / 100)[0].keys_denied, 7u) << "0.7 / 100 * 1000 < 7";
+  EXPECT_EQ(suggestions(report, 0.69 / 100)[0].keys_denied, 0u);
+}
+
 TEST_F(Suggest, CountsWithAReplayWhatTheLimitsOfAllAlgorithmsDeny) {
   options_.counts_suggestions = true;
   options_.harm = 0.1;
