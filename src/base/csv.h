@@ -18,10 +18,13 @@ class CsvFields {
   bool next(std::string_view& field) {
     if (ended_) return false;
     doubled_ = false;
-    if (rest_.starts_with('"')) return quoted(field);
+    is_quoted_ = rest_.starts_with('"');
+    if (is_quoted_) return quoted(field);
     field = rest_.substr(0, rest_.find(separator_));
     return after(field.size());
   }
+  // Whether the last field was in quotes.
+  bool is_quoted() const { return is_quoted_; }
   // Whether the last field has quotes, which are written twice.
   bool doubled() const { return doubled_; }
   // What is wrong with the field after the last one, as "WHAT; EXPECTED"; empty: nothing.
@@ -58,6 +61,7 @@ class CsvFields {
   char separator_;
   bool ended_ = false;
   bool doubled_ = false;
+  bool is_quoted_ = false;
   std::string_view error_;
 };
 

@@ -186,6 +186,23 @@ TEST_F(LogFormats, TakeARecordedAddressAsItIs) {
   }
 }
 
+TEST_F(LogFormats, TrimCsvValuesWithoutQuotesIfTheNamesHaveBlanks) {
+  for (const auto* const header : {"time, ip, body.note", "time,ip ,body.note"}) {
+    LogParser parser(map_);
+    parser.begin(LogFormat::kCsv);
+    const auto ip_of = [&](std::string_view line) {
+      EXPECT_EQ(parser.read(line, line_, extras_), LineFault::kNone) << line;
+      return std::string(line_.client);
+    };
+    ASSERT_EQ(parser.read(header, line_, extras_), LineFault::kHeader);
+    EXPECT_EQ(ip_of("1795428000, 10.0.0.1 , x"), "10.0.0.1");
+    EXPECT_EQ(ip_of("1795428000,\" a\",x"), " a");
+  }
+  ASSERT_EQ(read_as(LogFormat::kCsv, "time,ip"), LineFault::kHeader);
+  ASSERT_EQ(read("1795428000, a"), LineFault::kNone);
+  EXPECT_EQ(get("ip"), " a");
+}
+
 TEST_F(LogFormats, RefuseMalformedJson) {
   parser_.begin(LogFormat::kJson);
   for (const char* line :

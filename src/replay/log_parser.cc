@@ -350,7 +350,12 @@ LineFault LogParser::finish_fields(bool needs_request) {
 namespace {
 
 using base::CsvFields;
-using base::kByteOrderMark;
+
+// Returns the text without the spaces at both ends.
+std::string_view without_blanks(std::string_view text) {
+  const std::size_t begin = std::min(text.find_first_not_of(' '), text.size());
+  return text.substr(begin, text.find_last_not_of(' ') + 1 - begin);
+}
 
 std::string_view content_of(std::string_view line) {
   if (line.ends_with('\r')) line.remove_suffix(1);
@@ -370,16 +375,23 @@ char separator_of(std::string_view header) {
 
 std::vector<std::string> names_in(std::string_view header) {
   header = content_of(header);
-  if (header.starts_with(kByteOrderMark)) header.remove_prefix(kByteOrderMark.size());
   CsvFields fields(header, separator_of(header));
   std::vector<std::string> names;
   for (std::string_view field; fields.next(field);) {
-    const std::size_t begin = std::min(field.find_first_not_of(' '), field.size());
-    field = field.substr(begin, field.find_last_not_of(' ') + 1 - begin);
+    field = without_blanks(field);
     names.push_back(fields.doubled() ? base::undoubled(field) : std::string(field));
   }
   if (!fields.error().empty()) names.clear();
   return names;
+}
+
+// Returns whether a field without quotes has spaces at an end.
+bool has_blanks(std::string_view line, char separator) {
+  CsvFields fields(line, separator);
+  for (std::string_view field; fields.next(field);) {
+    if (!fields.is_quoted() && without_blanks(field) != field) return true;
+  }
+  return false;
 }
 
 // Returns whether one of the columns is the time.
@@ -414,6 +426,7 @@ LineFault LogParser::read_csv(std::string_view line, LogLine& out, LogExtras& ex
   if (!columns_) {
     separator_ = separator_of(line);
     columns_ = names_in(line);
+    has_blanks_ = has_blanks(line, separator_);
     error_ = map_.lack("the log has no column", *columns_);
     if (error_.empty() && !has_time(*columns_, map_)) {
       error_ = "no column is the time; expected --field time=COLUMN with one of: " +
@@ -426,6 +439,7 @@ LineFault LogParser::read_csv(std::string_view line, LogLine& out, LogExtras& ex
   std::size_t column = 0;
   for (std::string_view field; fields.next(field); ++column) {
     if (column == columns_->size()) return LineFault::kColumns;
+    if (has_blanks_ && !fields.is_quoted()) field = without_blanks(field);
     add((*columns_)[column], fields.doubled() ? extras.copy(base::undoubled(field)) : field);
   }
   if (!fields.error().empty()) return LineFault::kOpenField;
@@ -659,8 +673,13 @@ std::optional<LogFormat> log_format_of(std::string_view name) noexcept {
                                : std::optional(static_cast<LogFormat>(found - kNames.begin()));
 }
 
+std::string_view without_byte_order_mark(std::string_view log) noexcept {
+  return log.substr(log.starts_with(base::kByteOrderMark) ? base::kByteOrderMark.size() : 0);
+}
+
 LogFormat detect_format(std::string_view text, const FieldMap& map) {
   constexpr int kLines = 20;
+  text = without_byte_order_mark(text);
   std::array<int, kNames.size()> found{};
   std::string_view rest = text;
   for (int i = 0; i < kLines && !rest.empty(); ++i) {

@@ -137,6 +137,9 @@ std::optional<LogFormat> log_format_of(std::string_view name) noexcept;
 // "Common or Combined Log Format": for people.
 std::string_view title_of(LogFormat format) noexcept;
 
+// Returns a log, or its first line, without a byte order mark at its beginning.
+std::string_view without_byte_order_mark(std::string_view log) noexcept;
+
 // Returns the format of a log that begins with these lines: that of most of the first lines, else
 // CSV if the first line has names of columns, else kCommon.
 LogFormat detect_format(std::string_view text, const FieldMap& map);
@@ -222,6 +225,7 @@ class LogParser {
   std::string user_text_;
   std::optional<std::vector<std::string>> columns_;  // of a CSV log, after its first line
   char separator_ = ',';
+  bool has_blanks_ = false;  // spaces at separators of the first line, so in others, too
   std::unique_ptr<boost::json::basic_parser<JsonHandler>> json_;
   // Of a line of named fields:
   LogLine* line_ = nullptr;

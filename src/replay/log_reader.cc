@@ -211,7 +211,7 @@ class LogReader::Splitter {
 
   void take(LogBatch& batch, std::string_view line) {
     if (refused_) return;
-    ++number_;
+    if (++number_ == 1) line = without_byte_order_mark(line);
     const bool dropped = std::exchange(too_long_, false) || line.size() > input_.longest_line;
     LineFault fault = LineFault::kTooLong;
     if (!dropped) {

@@ -57,6 +57,19 @@ TEST_F(LogReaderTest, SplitsLinesIndependentlyOfTheBlocks) {
   }
 }
 
+TEST_F(LogReaderTest, SkipsAByteOrderMarkAtTheBeginningOfEachLog) {
+  const std::string json = R"({"ts":1,"ip":"json"})";
+  for (const std::string& line :
+       {line_at(1, "json"), json + "\n", json, std::string("time,ip\n1795428000,json\n")}) {
+    const Read read = read_all(
+        {files_.write("a", "\xEF\xBB\xBF" + line), files_.write("b", "\xEF\xBB\xBF" + line)});
+    EXPECT_EQ(read.clients, (std::vector<std::string>{"json", "json"})) << line;
+    EXPECT_EQ(read.skipped, 0u);
+  }
+  const std::string later = line_at(1, "a") + "\xEF\xBB\xBF" + line_at(2, "b");
+  EXPECT_EQ(read_all({files_.write("a", later)}).skipped, 1u);
+}
+
 TEST_F(LogReaderTest, KnowsWhenLogsStart) {
   const std::string log = files_.write("log", "no line\n" + line_at(50, "b", "GET /"));
   const std::string gz = files_.write("gz", gzip_stored(line_at(1, "a", "GET /")));
