@@ -3,6 +3,7 @@
 #include <pwd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <boost/json.hpp>
 #include <iostream>
@@ -53,6 +54,16 @@ namespace {
 
 constexpr std::string_view kPlanPlace = "plans/";
 
+// Returns where the key begins in "LIMIT.KEY", behind the dot; 0 if it is a key of a rule. The key
+// of a price of a plan, "prices.MODEL.NAME", has dots.
+std::size_t key_in(std::string_view text) {
+  constexpr std::array<std::string_view, 4> kNumbers{"limit", "per", "burst", "lease"};
+  const std::size_t last = text.rfind('.') + 1;
+  const std::size_t price = text.find(".prices.") + 1;
+  const bool is_number = std::ranges::find(kNumbers, text.substr(last)) != kNumbers.end();
+  return is_number || price == 0 ? last : price;
+}
+
 }  // namespace
 
 std::vector<server::TemporaryChange> temporary_in(const boost::json::object& answer) {
@@ -63,9 +74,9 @@ std::vector<server::TemporaryChange> temporary_in(const boost::json::object& ans
                                 .value = text_in(row, "value"),
                                 .until = base::parse_rfc3339(text_in(row, "until")),
                                 .has_effect = !row.contains("effective")};
-    if (const std::size_t dot = one.key.rfind('.'); dot != one.key.npos) {
-      one.limit = one.key.substr(0, dot);
-      one.key.erase(0, dot + 1);
+    if (const std::size_t at = key_in(one.key); at > 0) {
+      one.limit = one.key.substr(0, at - 1);
+      one.key.erase(0, at);
     }
     out.push_back(std::move(one));
   });

@@ -52,6 +52,25 @@ class RulesOfAServer(ServerTest):
         return done.stderr
 
 
+class NamesWithSlashesAndDots(RulesOfAServer):
+    rules = """version: 1
+plans: { free: { x/y: { limit: 2, per: 1h, prices: { m.1: { input: 5 } } } } }
+prices: { m.1: { input: 7 } }
+rules:
+  - name: a/b
+    plan: { default: free }
+    limits:
+      - { name: x/y, key: "{ip}", algorithm: gcra, cost: price.input, price: { of: "{body.model}" } }
+      - { name: z/y, key: "{ip}", algorithm: gcra, limit: 1, per: 1s }
+"""
+
+    def test_the_price_of_a_plan_for_a_time_is_in_the_history_and_in_differences(self):
+        self.run_ok("set", "plans/free/x/y", "prices.m.1.input=9", "--for", "1h")
+        changed = r"~ rule a/b, limit x/y: plans\.free\.prices\.m\.1\.input 5 -> 9, until 20\S+Z"
+        self.assertRegex(self.run_ok("history").splitlines()[2], rf"\A  {changed}\Z")
+        self.assertRegex(self.run_rules("diff", 1, 2).stdout, rf"\A{changed}\n\Z")
+
+
 class RunningServer(RulesOfAServer):
     def test_numbers_and_the_mode_are_changed_at_once(self):
         until = (" of this server, active until the rules files or their lists change, or the server reloads or "
