@@ -254,6 +254,13 @@ bool has_temporary(AdminClient& client, const ChangePlace& place) {
   });
 }
 
+// Returns the rule or the plan of a place, as it is given.
+std::string whole_of(const std::string& place) {
+  std::size_t slash = place.starts_with(kPlans) ? place.find('/', kPlans.size()) : place.npos;
+  if (slash == place.npos) slash = place.find('/');
+  return place.substr(0, slash);
+}
+
 // Says how to undo a change of this server, unless a value that it had cannot be set. `ends_more`:
 // that ends earlier changes for a time, too.
 void print_undo(const ChangeFlags& flags, const AdminFlags& server,
@@ -261,7 +268,7 @@ void print_undo(const ChangeFlags& flags, const AdminFlags& server,
   const auto differences = differences_in(answer);
   const bool is_temporary = !flags.length.empty();
   if (flags.values.empty() || (differences.empty() && !is_temporary)) return;
-  const std::string whole = flags.place.substr(0, flags.place.rfind('/'));
+  const std::string whole = whole_of(flags.place);
   std::string undo = shell_word(is_temporary ? whole : flags.place);
   if (is_temporary) undo += " --for 0s";
   bool has_value = is_temporary;

@@ -64,6 +64,12 @@ rules:
       - { name: z/y, key: "{ip}", algorithm: gcra, limit: 1, per: 1s }
 """
 
+    def test_the_undo_of_a_change_for_a_time_names_the_whole_of_a_limit_with_a_slash(self):
+        for whole, limit in ("a%2Fb", "z/y"), ("plans/free", "x/y"):
+            said = self.run_rules("set", f"{whole}/{limit}", "limit=20", "--for", "1h").stderr
+            self.assertRegex(said, rf"\Aundo: sluice rules set {whole} --for 0s --admin \S+\n\Z")
+            self.run_ok("set", whole, "--for", "0s")
+
     def test_the_price_of_a_plan_for_a_time_is_in_the_history_and_in_differences(self):
         self.run_ok("set", "plans/free/x/y", "prices.m.1.input=9", "--for", "1h")
         changed = r"~ rule a/b, limit x/y: plans\.free\.prices\.m\.1\.input 5 -> 9, until 20\S+Z"
