@@ -24,6 +24,7 @@
 #include "cli/admin_client.h"
 #include "cli/command.h"
 #include "replay/text.h"
+#include "rules/counter_key.h"
 #include "rules/diagnostics.h"
 #include "sluice/overrides.h"
 
@@ -479,7 +480,9 @@ namespace {
 // Whether the counter, "DOMAIN|RULE|...", is of a rule with this name.
 bool is_of(std::string_view counter, const std::string& rule) {
   counter.remove_prefix(std::min(counter.find('|'), counter.size()));
-  return rule.empty() || counter.starts_with("|" + rule + "|");
+  std::string part = "|";
+  rules::append_name(part, rule);
+  return rule.empty() || counter.starts_with(part + "|");
 }
 
 }  // namespace

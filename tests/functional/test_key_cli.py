@@ -415,6 +415,19 @@ rules: [ { name: login, limits: [ { name: address, key: "{ip}", algorithm: gcra,
                              "only of requests to /v1/check with exactly this text\n")
         self.assertEqual(key(server, "login", "ip=2001:db8::5").stderr, "")
 
+    def test_blocks_of_a_rule_whose_name_is_escaped_in_counters_are_listed(self):
+        rules = """version: 1
+rules: [ { name: b=1, limits: [ { name: all, key: "{ip}", algorithm: gcra, limit: 1, per: 1h,
+                                  block: { after: 1, within: 1m, for: 1h } } ] } ]
+"""
+        server = self.serve(rules=rules)
+        for _ in range(3):
+            server.check({"attributes": {"ip": "192.0.2.1"}})
+        listed = key(server, "list", "b=1").stdout
+        self.assertRegex(listed, r"\Adefault\|b%3D1\|all\|ip=192\.0\.2\.1: blocked until 20\S+\n\Z")
+        self.assertEqual(key(server, "list").stdout, listed)
+        self.assertIn("default|b%3D1|all|ip=192.0.2.1", key(server, "export", "b=1").stdout)
+
     def test_the_time_of_a_block_is_checked(self):
         self.assertEqual(
             self.error_of("api/requests", "header.x-customer=1", "--block", "15min", status=2),
