@@ -731,10 +731,15 @@ int convert(const std::string& file) {
       std::vector<std::string> remarks;
       const std::string yaml = envoy::convert(*config->domains().front(), remarks);
       for (const std::string& one : remarks) std::cerr << file << ": note: " << one << '\n';
-      std::cout << yaml << std::flush;
-      return std::cout ? 0 : 1;
+      const auto rules = RuleSet::parse(yaml, "the rules of " + file);
+      if (rules) {
+        std::cout << yaml << std::flush;
+        return std::cout ? 0 : 1;
+      }
+      text = Unexpected{rules.error()};
+    } else {
+      text = Unexpected{config.error()};
     }
-    text = Unexpected{config.error()};
   }
   print_errors(text.error());
   return 1;

@@ -304,5 +304,17 @@ TEST_F(RulesCommand, TryRefusesWhatIsNoRequest) {
   EXPECT_EQ(run({"try", file("wrong.yaml", kWrong), "GET /a"}), 1);
 }
 
+TEST_F(RulesCommand, ConvertsNothingThatWouldNotLoad) {
+  const std::string envoy =
+      file("envoy.yaml", "domain: d\ndescriptors:\n  - { key: a, value: " + std::string(5000, 'x') +
+                             ", rate_limit: { unit: day, requests_per_unit: "
+                             "1 } }\n");
+  EXPECT_EQ(run({"convert", envoy}), 1);
+  EXPECT_EQ(out_, "");
+  EXPECT_NE(err_.find("the rules of " + envoy + ":12:12: error: 'a' is the text 'xxx"),
+            std::string::npos)
+      << err_;
+}
+
 }  // namespace
 }  // namespace sluice::cli

@@ -31,14 +31,29 @@ std::string yaml_quoted(std::string_view text) {
   return out + '"';
 }
 
+// Returns the characters of a name that fit into that of a limit.
+std::string_view shortened(std::string_view name) {
+  constexpr std::size_t kMost = 128;
+  if (name.size() <= kMost) return name;
+  const std::string_view cut = name.substr(0, kMost);
+  return cut.substr(0, std::min(base::find_invalid_utf8(cut), cut.size()));
+}
+
 bool is_plain(char c) { return base::is_letter_or("_-/", c); }
+
+// Whether a rule takes the value for this text: values of `ip` are networks, and methods in lower
+// case are refused.
+bool is_text(const Descriptor& descriptor) {
+  const bool is_refused =
+      descriptor.key == "ip" ||
+      (descriptor.key == "method" && base::upper_case(descriptor.value) != descriptor.value);
+  return !is_refused && std::ranges::all_of(descriptor.value, is_plain);
+}
 
 // Returns a pattern of native rules; a regular expression if no simpler pattern means the same.
 std::string pattern_of(const Descriptor& descriptor) {
   if (descriptor.value.empty()) return "**";
-  if (std::ranges::all_of(descriptor.value, is_plain)) {
-    return descriptor.value;
-  }
+  if (is_text(descriptor)) return descriptor.value;
   std::string out = "~(?s)";
   for (const char c : descriptor.value) {
     if (c == '*') {
@@ -140,8 +155,8 @@ class Converter {
     const Descriptor& last = *path.back();
     std::set<std::string> keys;
     for (const Descriptor* descriptor : path) {
-      // These characters have a meaning in key templates.
-      if (rules::find_name_error(descriptor->key) ||
+      // `not`, and these characters in key templates, have a meaning.
+      if (descriptor->key == "not" || rules::find_name_error(descriptor->key) ||
           descriptor->key.find_first_of("|/{}") != std::string::npos) {
         remark(last,
                "omitted: its key '" + descriptor->key + "' cannot be the name of an attribute");
@@ -183,7 +198,7 @@ class Converter {
       }
     }
     out_ += "    limits:\n      - { name: " +
-            yaml_quoted(of.name.empty() ? "limit" : of.name.substr(0, 128));
+            yaml_quoted(of.name.empty() ? "limit" : shortened(of.name));
     if (!key.empty()) out_ += ", key: " + yaml_quoted(key);
     out_ += ", algorithm: " + std::string(to_string(limit.algorithm()));
     out_ += ", limit: " + std::to_string(limit.limit());

@@ -90,6 +90,26 @@ descriptors:
   EXPECT_EQ(decided_by(*rules, {{"c", "21"}}), "c_21");
 }
 
+TEST(Convert, WritesRulesThatLoadWhateverTheTexts) {
+  const std::string name = std::string(127, 'n') + "\u00e9";
+  const std::string text = converted(
+      "domain: d\n"
+      "descriptors:\n"
+      "  - { key: method, value: get, rate_limit: { unit: day, requests_per_unit: 1 } }\n"
+      "  - { key: ip, value: \"127\", rate_limit: { unit: day, requests_per_unit: 1, name: " +
+      name +
+      " } }\n"
+      "  - { key: not, value: x, rate_limit: { unit: day, requests_per_unit: 1 } }\n");
+  const auto rules = RuleSet::parse(text, "f");
+  ASSERT_TRUE(rules) << rules.error().front().to_string() << "\n" << text;
+  EXPECT_EQ(decided_by(*rules, {{"method", "get"}}), "method_get");
+  EXPECT_EQ(decided_by(*rules, {{"method", "GET"}}), "");
+  EXPECT_EQ(decided_by(*rules, {{"ip", "127"}}), "ip_127");
+  EXPECT_EQ(decided_by(*rules, {{"not", "x"}}), "");
+  EXPECT_EQ(rules->find("ip_127")->limits[0].name, name.substr(0, 127));
+  EXPECT_EQ(remarks.back(), "d/not_x: omitted: its key 'not' cannot be the name of an attribute");
+}
+
 TEST(Convert, RemarksOnWhatItOmitsOrChanges) {
   converted();
   const auto remarked = [&](std::string_view text) {
