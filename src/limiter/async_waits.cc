@@ -300,6 +300,7 @@ void Requests::set_alarm() noexcept {
 void Requests::refund(const WaitingRequest& request) noexcept try {
   const Charge charge = request.charge();
   const bool is_permit = holds_permits(charge.limit.algorithm());
+  if (request.is_fallback && !is_permit) return;
   if (store_ != nullptr) {
     store_->apply_one(is_permit ? Verb::kRelease : Verb::kRefund, charge, {});
   } else {
@@ -357,8 +358,8 @@ void Requests::take(Question& question) noexcept {
 std::optional<Decision> Requests::end_question(Question& question, Lock& lock) noexcept {
   question.unlink();
   const Decision answer = question.answer;
-  if (question.request != nullptr || !answer.allowed()) {
-    const bool is_waiting = question.request != nullptr;
+  const bool is_waiting = question.request != nullptr;
+  if (is_waiting || !took_units(answer)) {
     delete &question;
     return is_waiting ? std::optional(answer) : std::nullopt;
   }

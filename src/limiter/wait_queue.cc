@@ -234,19 +234,14 @@ bool WaitQueue::leave(Waiter& waiter, Instant now, Waiter*& next) noexcept {
   if (waiter.is_asked_for) return false;
   WaitLine& line = *waiter.line;
   const bool was_first = line.first == &waiter;
+  const Instant passes_at = waits_for_permits(waiter.limit) ? line.ends_at : line.at;
+  Decision said = line.said;
+  said.capacity = waiter.limit.capacity();
+  waiter.decision = too_late(said, std::max(passes_at - now, Duration{1}));
   remove(waiter);
   if (was_first && line.first != nullptr && line.first->cost < waiter.cost) line.at = now;
   next = next_of(line);
   return true;
-}
-
-bool WaitQueue::expire(Waiter& waiter, Instant now, Waiter*& next) noexcept {
-  if (waiter.is_asked_for) return false;
-  const WaitLine& line = *waiter.line;
-  Decision said = line.said;
-  said.capacity = waiter.limit.capacity();
-  waiter.decision = too_late(said, std::max(line.ends_at - now, Duration{1}));
-  return leave(waiter, now, next);
 }
 
 Waiter* WaitQueue::released(const Charge& charge, Instant now) noexcept {

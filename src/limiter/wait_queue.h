@@ -98,7 +98,7 @@ Decision refusal(Reason reason, const Limit& limit) noexcept;
 //
 // Permits can come back at any time: the first waiter for one asks after released(), and after
 // kReleaseCheck, because another process may have released one. Nobody knows then whether a
-// deadline can be met, so the caller ends the wait with expire() at the deadline.
+// deadline can be met, so the caller ends the wait with leave() at the deadline.
 //
 //   join() == kAsks -> ask() -> [the store decides] -> answer() -> [at the instant] -> ask() ...
 //
@@ -138,12 +138,10 @@ class WaitQueue {
   // them, in order of arrival. Returns who calls ask() next, at its `turn`: at once if that has
   // passed. Null: nobody waits for the counter, or a question is under way.
   Waiter* answer(Waiter& first, const Decision& said, Instant now, Waiter*& finished) noexcept;
-  // A waiter gives up; then `next` says who asks. Returns false, and changes nothing, if a question
-  // for it is under way: its caller must wait for the answer, and give back what it took.
+  // A waiter gives up, or the deadline of one for a permit has passed: its `decision` becomes a
+  // denial, and `next` says who asks. Returns false, and changes nothing, if a question for it is
+  // under way: its caller must wait for the answer, and give back what it took.
   bool leave(Waiter& waiter, Instant now, Waiter*& next) noexcept;
-
-  // The deadline of a waiter for a permit has passed: as leave(), and `decision` is a denial.
-  bool expire(Waiter& waiter, Instant now, Waiter*& next) noexcept;
   // Call it when permits of the counter were released. Returns the waiter that asks now.
   Waiter* released(const Charge& charge, Instant now) noexcept;
 

@@ -452,14 +452,14 @@ TEST_F(PermitQueueTest, AWaitEndsAtItsDeadline) {
   queue.ask(one);
   deny(one, 10s, kStart);
   detail::Waiter* next = nullptr;
-  EXPECT_TRUE(queue.expire(two, kStart + 5s, next));
+  EXPECT_TRUE(queue.leave(two, kStart + 5s, next));
   EXPECT_EQ(next, &one);
   EXPECT_EQ(two.decision.reason, Reason::kLimited);
   EXPECT_EQ(two.decision.retry_after, Duration{5s});
   queue.ask(one);
-  EXPECT_FALSE(queue.expire(one, kStart + 5s, next)) << "a question is under way";
+  EXPECT_FALSE(queue.leave(one, kStart + 5s, next)) << "a question is under way";
   deny(one, 5s, kStart + 5s);
-  EXPECT_TRUE(queue.expire(one, kStart + 5s, next));
+  EXPECT_TRUE(queue.leave(one, kStart + 5s, next));
   EXPECT_EQ(next, nullptr);
   EXPECT_EQ(queue.size(), 0u);
 }

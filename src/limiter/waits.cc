@@ -42,13 +42,19 @@ Decision refused(const Decision& said, Reason reason,
   return decision;
 }
 
-// The queue has denied the request: its decision is on the charge for which it waits.
+// The request is denied without the store: its decision is on the charge for which it waits.
 void answer_each(WaitingCall& call, bool has_asked) noexcept {
   const auto charges = call.charges();
   const auto each = call.each();
+  std::size_t waits_for = call.charge;
+  const bool sleeps = has_asked && each[waits_for].allowed();
+  for (std::size_t i = 0; sleeps && i < each.size(); ++i) {
+    if (each[i].delay > each[waits_for].delay) waits_for = i;
+  }
   for (std::size_t i = 0; i < each.size(); ++i) {
-    if (i == call.charge) {
-      each[i] = call.decision;
+    if (i == waits_for) {
+      each[i] =
+          sleeps ? refused(each[i], Reason::kLimited, call.decision.retry_after) : call.decision;
     } else if (!has_asked) {
       each[i] = {.capacity = charges[i].limit.capacity()};
     }
@@ -88,7 +94,7 @@ Decision Waits::acquire(WaitingCall& call, Instant deadline, const Decision* sai
       next = settle(call, waits ? go_on(call) : cancel(call), until);
     } else {
       if (call.gives_back) call.give_back();
-      if (!is_told && !call.decision.allowed() && !call.is_cancelled) answer_each(call, has_asked);
+      if (!is_told && !call.decision.allowed()) answer_each(call, has_asked);
       return without_delay(call.decision);
     }
   }
@@ -185,6 +191,7 @@ Waits::Next Waits::sleep(Waiter& one, const Decision& said,
     return end(one, said);
   }
   one.gives_back = true;
+  one.is_fallback = said.reason == Reason::kFallback;
   if (outlives_a_lease) return end(one, refused(said, Reason::kLimited, delay));
   // A leaky bucket in queue mode has a delay of its own.
   if (one.turn > one.deadline) {
@@ -208,7 +215,7 @@ Waits::Next Waits::go_on(Waiter& one) noexcept {
   }
   if (wakes_at(one) > now) return Next::kWaits;
   Waiter* next = nullptr;  // its deadline has passed
-  if (!queue_.expire(one, now, next)) return Next::kWaits;
+  if (!queue_.leave(one, now, next)) return Next::kWaits;
   call(next, &one);
   return end(one, one.decision);
 }
@@ -216,7 +223,10 @@ Waits::Next Waits::go_on(Waiter& one) noexcept {
 Waits::Next Waits::cancel(Waiter& one) noexcept {
   if (one.state == State::kEnded) return Next::kEnded;
   one.is_cancelled = true;
-  if (one.state == State::kSleeps) return end(one, one.decision);
+  if (one.state == State::kSleeps) {
+    one.decision.delay = std::max(one.turn - clock_.now(), Duration{1});
+    return end(one, one.decision);
+  }
   if (one.state == State::kAsks) return Next::kWaits;
   Waiter* next = nullptr;
   if (!queue_.leave(one, clock_.now(), next)) {
@@ -224,7 +234,6 @@ Waits::Next Waits::cancel(Waiter& one) noexcept {
     return Next::kWaits;
   }
   call(next, &one);
-  one.decision.outcome = Outcome::kDenied;  // it has taken nothing
   return end(one, one.decision);
 }
 
@@ -233,8 +242,13 @@ Waits::Next Waits::end(Waiter& one, const Decision& said) noexcept {
   one.state = State::kEnded;
   one.decision = said;
   if (!one.is_cancelled) return Next::kEnded;
-  one.gives_back |= said.allowed();
-  one.decision = refused(said, Reason::kLimited);
+  if (said.allowed()) {
+    one.gives_back = true;
+    one.is_fallback = said.reason == Reason::kFallback;
+  }
+  // What comes back is there for the next request; a sleeping one takes it when it is due.
+  const auto wait = said.allowed() ? said.delay.value_or(Duration{1}) : said.retry_after;
+  one.decision = refused(said, Reason::kLimited, wait);
   return Next::kEnded;
 }
 
@@ -274,7 +288,6 @@ void Waits::drop_cancelled(Waiter*& next, const Waiter& one, Instant now) noexce
     if (!other.is_cancelled && !is_closed_) continue;
     if (std::exchange(other.is_cancelled, true)) --cancelled_;
     queue_.leave(other, now, next);
-    other.decision.outcome = Outcome::kDenied;
     if (&other == &one) continue;
     end(other, other.decision);
     changed(other);

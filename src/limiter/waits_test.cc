@@ -190,7 +190,9 @@ TEST_F(WaitsTest, DeniesAtOnceWhatCannotBeInTimeInAWindowOfTheCalendar) {
     EXPECT_LE(denied.retry_after, least + 1s) << "clocks tick between two readings";
     Call in_time(clock, dated, {{"key", yearly}});
     in_time.gives_up = true;
-    EXPECT_FALSE(steady.acquire(in_time, in(least + 1h)).retry_after) << "it waits, and gives up";
+    EXPECT_FALSE(steady.acquire(in_time, in(least + 1h)).allowed());
+    EXPECT_FALSE(late.is_cancelled);
+    EXPECT_TRUE(in_time.is_cancelled) << "it waits, and gives up";
     other.gives_up = true;
   };
   EXPECT_FALSE(steady.acquire(other, in(24h * 1000)).allowed());
@@ -255,16 +257,32 @@ TEST_F(WaitsTest, MovesToTheQueueOfAnotherCounter) {
   EXPECT_EQ(waits.waiting(), 0u);
 }
 
+TEST_F(WaitsTest, ACallerWhoGivesUpIsDeniedByTheLimitForWhichItWaits) {
+  acquire({{"key", kBucket}});
+  acquire({{"slow", kLog}});
+  Call sleeps(clock, store, {{"other", kBucket}, {"key", kBucket}});
+  Call queued(clock, store, {{"other", kBucket}, {"slow", kLog}});
+  for (Call* const call : {&sleeps, &queued}) {
+    call->gives_up = true;
+    const Decision denied = acquire(*call);
+    EXPECT_EQ(denied.retry_after, call == &sleeps ? Duration(100ms) : Duration(3s));
+    EXPECT_TRUE(call->each()[0].allowed());
+    EXPECT_EQ(call->each()[1].reason, Reason::kLimited);
+    EXPECT_EQ(call->each()[1].retry_after, denied.retry_after);
+    EXPECT_FALSE(call->each()[1].delay);
+  }
+}
+
 TEST_F(WaitsTest, GivesBackWhatACallerWhoGivesUpHasReserved) {
   acquire({{"key", kBucket}});
   Call call(clock, store, {{"key", kBucket}});
   call.gives_up = true;
-  EXPECT_FALSE(acquire(call).allowed());
+  EXPECT_EQ(acquire(call).retry_after, Duration(100ms));
   EXPECT_TRUE(limiter.try_acquire("key", kBucket, 1, kStart + 100ms).allowed());
   acquire({{"key", kWindow, 2}});
   Call queued(clock, store, {{"key", kWindow}});
   queued.gives_up = true;
-  EXPECT_FALSE(acquire(queued).allowed());
+  EXPECT_EQ(acquire(queued).retry_after, Duration(1s));
   EXPECT_EQ(waits.waiting(), 0u);
 }
 

@@ -47,6 +47,7 @@ struct Waiter {
   bool is_counted = false;  // among those that wait outside of queues
   bool is_cancelled = false;
   bool gives_back = false;        // what the store has taken, when it has ended
+  bool is_fallback = false;       // a failure policy has admitted it: the store has taken nothing
   std::uint8_t charge = 0;        // of several: the one for which it waits
   std::uint32_t place = 0;        // among the sleepers
   Instant turn = Instant::max();  // when it asks the store, or has its units
