@@ -496,7 +496,8 @@ const RuleAnswer& RuleDecider::Impl::repeat(Instant now) {
   return decide_batch({verb_, now});
 }
 
-const RuleAnswer& RuleDecider::Impl::decide_shadow(const Decision& enforced, const Action& action) {
+const RuleAnswer& RuleDecider::Impl::decide_shadow(const Decision& enforced, const Action& action,
+                                                   std::span<const Decision> each) {
   const Duration waited = answer_.decision.delay.value_or(Duration{0});
   answer_.decision = enforced;
   if (matched_.empty() || is_invalid_) return answer_;
@@ -513,6 +514,12 @@ const RuleAnswer& RuleDecider::Impl::decide_shadow(const Decision& enforced, con
   answer_.permit.clear();
   fill_permit(enforced);
   if (has_unlimited_) drop_unlimited();
+  auto one = each.begin();
+  for (LimitAnswer& limit : answer_.limits) {
+    if (limit.rule->mode == RuleMode::kShadow || one == each.end()) continue;
+    if (!one->allowed()) limit.decision = *one;
+    ++one;
+  }
   return answer_;
 }
 

@@ -102,8 +102,10 @@ class RuleDecider::Impl {
   const RuleAnswer& repeat(Instant now);
   bool can_repeat() const noexcept { return can_repeat_; }
   // Ends the latest request with this decision, and decides the rules in shadow mode, which
-  // BatchTerms::leaves_shadow has left.
-  const RuleAnswer& decide_shadow(const Decision& enforced, const Action& action);
+  // BatchTerms::leaves_shadow has left. `each`: what was decided at last on the enforced limits, of
+  // which those count that deny.
+  const RuleAnswer& decide_shadow(const Decision& enforced, const Action& action,
+                                  std::span<const Decision> each);
   // `rules` bound the lease of an extension; null: the text does.
   Decision change_permit(Verb verb, const RuleSet* rules, std::string_view permit,
                          std::optional<Instant> now);

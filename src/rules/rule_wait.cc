@@ -31,6 +31,7 @@ Decision RuleWait::ask(Action action) noexcept try {
 // The permit, and then the rest.
 void RuleWait::give_back() noexcept try {
   if (!answer_->permit.empty()) release_(std::string(answer_->permit));
+  if (answer_->decision.reason == Reason::kFallback) return;  // the store has taken nothing
   // Of budgets in a row, to the one that was charged.
   std::vector<LimitCost> limits;
   for (const LimitAnswer& one : answer_->limits) {
@@ -58,7 +59,7 @@ const RuleAnswer& RuleWait::decide(Action action, const RequestCosts& costs, boo
 }
 
 const RuleAnswer* RuleWait::end(const Decision& decision, Action action) {
-  return answer_ != nullptr ? &decider_.impl_->decide_shadow(decision, action) : nullptr;
+  return answer_ != nullptr ? &decider_.impl_->decide_shadow(decision, action, each_) : nullptr;
 }
 
 }  // namespace sluice::rules

@@ -105,6 +105,31 @@ TEST_F(RuleWaitTest, ReportsWhatAShadowRuleWouldDeny) {
   EXPECT_EQ(answer.rule->name, "trial");
 }
 
+TEST_F(RuleWaitTest, ACallerWhoGivesUpIsDeniedByTheLimitForWhichItWaits) {
+  const RuleSet two = *RuleSet::parse(R"(version: 1
+rules:
+  - name: two
+    limits:
+      - { name: many, algorithm: token_bucket, limit: 9, per: 1s }
+      - { name: slow, algorithm: token_bucket, limit: 1, per: 10s }
+)",
+                                      "f");
+  struct Leaving : RuleWait {
+    using RuleWait::RuleWait;
+    bool park(Instant) noexcept override { return false; }
+  };
+  EXPECT_TRUE(decider.decide(two, attributes).decision);
+  detail::Waits waits(4, clock);
+  Leaving wait(decider, two, nullptr, attributes, costs);
+  const Decision denied = waits.acquire(wait, clock.now() + 1h);
+  EXPECT_EQ(denied.retry_after, Duration(10s));
+  const RuleAnswer& answer = *wait.end(denied, Verb::kReserve);
+  EXPECT_EQ(answer.decision.retry_after, Duration(10s));
+  EXPECT_TRUE(answer.limits[0].decision.allowed());
+  EXPECT_EQ(answer.limits[1].decision.reason, Reason::kLimited);
+  EXPECT_EQ(answer.limits[1].decision.retry_after, Duration(10s));
+}
+
 TEST_F(RuleWaitTest, ChargesShadowRulesIfTheWaitEndsWithoutUnits) {
   RuleWait wait(decider, rules, nullptr, attributes, costs);
   EXPECT_TRUE(wait.ask(Verb::kReserve));

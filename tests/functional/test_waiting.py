@@ -225,7 +225,9 @@ class Bounds(ServerTest):
             self.assertEqual((status, answer["reason"]), (429, "too_many_waiters"))
             sluice.signal(15)  # a server that stops denies those that wait
             for raw in one, two:
-                self.assertEqual(raw.answer().status, 429)
+                answer = raw.answer()
+                self.assertEqual(answer.status, 429)
+                self.assertGreater(int(answer["retry-after"]), 0)
 
     def test_no_request_waits_if_the_bound_is_0(self):
         sluice = self.serve(RULES, {"bounds": {"waiting": 0}})
