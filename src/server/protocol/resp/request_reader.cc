@@ -212,7 +212,7 @@ void RequestReader::read_short_bulks(std::string_view input) {
       ++begin;
     }
     if (begin + size + 2 > most) break;
-    places_.push_back({static_cast<std::uint32_t>(begin), size});
+    places_.emplace_back(static_cast<std::uint32_t>(begin), size);
     at = begin + size + 2;
   }
   position_ = static_cast<std::uint32_t>(at);
@@ -227,7 +227,7 @@ RequestReader::Progress RequestReader::read_bulks(std::string_view input, bool a
     }
     const auto size = static_cast<std::uint32_t>(bulk_);
     if (input.size() - position_ < std::size_t{size} + 2) return Progress::kMore;
-    places_.push_back({position_, size});
+    places_.emplace_back(position_, size);
     position_ += size + 2;  // skips the two bytes at the end without reading them
     bulk_ = -1;
     --left_;
@@ -275,8 +275,8 @@ RequestReader::Progress RequestReader::read_inline(std::string_view input) {
     if (found == InlineWord::kEnd) break;
     if (found == InlineWord::kUnbalanced) return bad("unbalanced quotes in request");
     if (places_.size() == most_arguments_) return bad("invalid multibulk length");
-    places_.push_back(
-        {static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(text_.size() - begin)});
+    places_.emplace_back(static_cast<std::uint32_t>(begin),
+                         static_cast<std::uint32_t>(text_.size() - begin));
   }
   position_ = static_cast<std::uint32_t>(end + 1);
   return Progress::kReady;
