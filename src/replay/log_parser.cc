@@ -351,12 +351,6 @@ namespace {
 
 using base::CsvFields;
 
-// Returns the text without the spaces at both ends.
-std::string_view without_blanks(std::string_view text) {
-  const std::size_t begin = std::min(text.find_first_not_of(' '), text.size());
-  return text.substr(begin, text.find_last_not_of(' ') + 1 - begin);
-}
-
 std::string_view content_of(std::string_view line) {
   if (line.ends_with('\r')) line.remove_suffix(1);
   return line;
@@ -378,7 +372,7 @@ std::vector<std::string> names_in(std::string_view header) {
   CsvFields fields(header, separator_of(header));
   std::vector<std::string> names;
   for (std::string_view field; fields.next(field);) {
-    field = without_blanks(field);
+    field = base::trimmed(field);
     names.push_back(fields.doubled() ? base::undoubled(field) : std::string(field));
   }
   if (!fields.error().empty()) names.clear();
@@ -389,7 +383,7 @@ std::vector<std::string> names_in(std::string_view header) {
 bool has_blanks(std::string_view line, char separator) {
   CsvFields fields(line, separator);
   for (std::string_view field; fields.next(field);) {
-    if (!fields.is_quoted() && without_blanks(field) != field) return true;
+    if (!fields.is_quoted() && base::trimmed(field) != field) return true;
   }
   return false;
 }
@@ -439,7 +433,7 @@ LineFault LogParser::read_csv(std::string_view line, LogLine& out, LogExtras& ex
   std::size_t column = 0;
   for (std::string_view field; fields.next(field); ++column) {
     if (column == columns_->size()) return LineFault::kColumns;
-    if (has_blanks_ && !fields.is_quoted()) field = without_blanks(field);
+    if (has_blanks_ && !fields.is_quoted()) field = base::trimmed(field);
     add((*columns_)[column], fields.doubled() ? extras.copy(base::undoubled(field)) : field);
   }
   if (!fields.error().empty()) return LineFault::kOpenField;
