@@ -57,7 +57,10 @@ class LedgerFileTest : public ::testing::Test {
     folder_ = mkdtemp(path.data());
     options_ = {.file = (folder_ / "ledger.jsonl").string(), .flush = std::chrono::milliseconds{5}};
   }
-  ~LedgerFileTest() override { std::filesystem::remove_all(folder_); }
+  ~LedgerFileTest() override {
+    empty_disk();
+    std::filesystem::remove_all(folder_);
+  }
 
   std::unique_ptr<LedgerFile> started(std::optional<Instant> restored = {}) {
     auto ledger = std::make_unique<LedgerFile>(options_, *log_);
@@ -102,6 +105,13 @@ class LedgerFileTest : public ::testing::Test {
     }
     return out;
   }
+  // A full disk: the limit of the size of a file has the same effect.
+  void fill_disk() {
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit full{content().size() + 20, file_size_.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &full), 0);
+  }
+  void empty_disk() { EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &file_size_), 0); }
   // Returns everything that was logged.
   std::string logged() {
     log_.reset();
@@ -114,6 +124,11 @@ class LedgerFileTest : public ::testing::Test {
   TestingPipe pipe_;
   std::unique_ptr<Log> log_ = std::make_unique<Log>(LogOptions{}, pipe_.writing());
   LedgerOptions options_;
+  const rlimit file_size_ = [] {
+    rlimit limit{};
+    EXPECT_EQ(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    return limit;
+  }();
 };
 
 TEST_F(LedgerFileTest, HasTheEntriesBetweenAStartAndAStop) {
@@ -241,16 +256,11 @@ TEST_F(LedgerFileTest, BeginsANewFileIfItIsRenamed) {
   EXPECT_EQ(lines(), "4 start rotated\n5 take\n6 stop\n");
 }
 
-// A full disk: the limit of the size of a file has the same effect.
 TEST_F(LedgerFileTest, KeepsEntriesWhileTheDiskIsFull) {
-  std::signal(SIGXFSZ, SIG_IGN);
-  rlimit before{};
-  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
   auto ledger = started();
   take(*ledger);
   wait_for(*ledger, 1);
-  const rlimit none{content().size() + 20, before.rlim_max};
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &none), 0);
+  fill_disk();
   take(*ledger, "waits");
   testing::wait_until("a write fails", [&] { return ledger->stats().errors > 0; });
   EXPECT_EQ(lines(), "1 start\n2 take\n");
@@ -261,7 +271,7 @@ TEST_F(LedgerFileTest, KeepsEntriesWhileTheDiskIsFull) {
   ++added;
   const std::uint64_t lost = ledger->stats().lost;
   EXPECT_EQ(lost, 2u);
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  empty_disk();
   wait_for(*ledger, 1 + added - lost);
   testing::wait_until("the gap is written", [&] {
     take(*ledger, "after");
@@ -278,17 +288,13 @@ TEST_F(LedgerFileTest, KeepsEntriesWhileTheDiskIsFull) {
 }
 
 TEST_F(LedgerFileTest, SaysHowManyEntriesAreLostIfTheDiskIsFullAtTheEnd) {
-  std::signal(SIGXFSZ, SIG_IGN);
-  rlimit before{};
-  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
   auto ledger = started();
   take(*ledger);
   wait_for(*ledger, 1);
-  const rlimit none{content().size() + 20, before.rlim_max};
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &none), 0);
+  fill_disk();
   for (int i = 0; i < 3; ++i) take(*ledger);
   ledger->stop();
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  empty_disk();
   EXPECT_EQ(ledger->stats().lost, 3u);
   const std::string log = logged();
   EXPECT_TRUE(std::regex_search(log, std::regex("could not be written to its end.*"
