@@ -396,7 +396,7 @@ class HeldStore final : public AsyncStore {
   std::deque<std::function<void()>> questions;
 };
 
-// Whether the loop runs before it ends; a sanitizer reports whoever uses it later.
+// Whether the loop runs before it ends; a sanitizer finds a later use.
 void expect_ends_all(bool runs) {
   HeldStore store;
   auto loop = std::make_unique<asio::io_context>();

@@ -119,8 +119,8 @@ class Waits {
   // The store has answered the request, and each of its charges.
   Next answer(Waiter& one, const Decision& said, std::span<const Charge> charges,
               std::span<const Decision> each) noexcept;
-  // Waits in the queue of a counter that cannot be reserved; `alternative`: of budgets in a row.
-  // `said`: the store's denial of a moment ago, if it is known.
+  // Waits in the queue of a counter that cannot be reserved. `said`: the store's denial of a moment
+  // ago, if it is known.
   Next join(Waiter& one, const Charge& charge, const Decision* said) noexcept;
   // Its instant has come, or another request has changed it.
   Next go_on(Waiter& one) noexcept;
