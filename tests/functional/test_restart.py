@@ -222,8 +222,11 @@ class Restarts(ServerTest):
 
     def test_sigterm_ends_the_server_that_took_over(self):
         old = self.serve(RULES, self.config())
+        change = b'{"mode":"shadow","for":"1h"}'
+        self.assertEqual(old.admin_request("PATCH", "/v1/rules/page", change).status, 200)
         new = self.serve(RULES, self.config())
         self.assertEqual(old.wait(), 0)
+        self.assertIn("a temporary change of a rule ends with this server rule=page key=mode was=shadow", old.log())
         new.signal(signal.SIGTERM)
         self.assertEqual(new.wait(), 0)
         self.assertFalse(self.handover.exists())

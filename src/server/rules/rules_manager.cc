@@ -116,15 +116,18 @@ std::string TemporaryChange::place() const { return (of_plan ? "plans/" : "") + 
 
 std::string TemporaryChange::name() const { return limit.empty() ? key : limit + "." + key; }
 
-// Returns the rules of the texts with the changes, and sets whether each has an effect: without
-// `with_numbers`, those of limits have none. Errors: the rules are wrong with the numbers.
+bool TemporaryChange::is_of_same(const TemporaryChange& other) const {
+  return of_plan == other.of_plan && rule == other.rule && limit == other.limit;
+}
+
+// Returns the rules of the texts with the changes that shall have an effect, and sets which have.
+// Errors: the rules are wrong with the numbers of limits.
 Expected<RuleSet, RulesManager::Errors> RulesManager::with_changes(
-    const RuleSet& rules, const Texts& texts, std::vector<TemporaryChange>& changes,
-    bool with_numbers) const {
+    const RuleSet& rules, const Texts& texts, std::vector<TemporaryChange>& changes) const {
   Texts changed = texts;
   bool has_numbers = false;
   for (TemporaryChange& one : changes) {
-    one.has_effect = with_numbers && !one.limit.empty() && write_change(changed, one);
+    one.has_effect = one.has_effect && !one.limit.empty() && write_change(changed, one);
     has_numbers = has_numbers || one.has_effect;
   }
   Picture lists;
@@ -135,6 +138,30 @@ Expected<RuleSet, RulesManager::Errors> RulesManager::with_changes(
       if (one.limit.empty() && one.rule == rule.name) one.has_effect = change(rule, one);
     }
   });
+}
+
+// Returns the rules with the changes, and sets which have an effect. The rules may be others than
+// those that the numbers were for: the numbers of a limit hold together or not at all, and the
+// latest first.
+RuleSet RulesManager::with_fitting(const RuleSet& rules, const Texts& texts,
+                                   std::vector<TemporaryChange>& changes) const {
+  const auto with = [&](const auto& more) {
+    std::vector<TemporaryChange> tried = changes;
+    for (TemporaryChange& one : tried) one.has_effect = one.has_effect || more(one);
+    auto out = with_changes(rules, texts, tried);
+    if (out) changes = std::move(tried);
+    return out;
+  };
+  const auto none = [](const TemporaryChange&) { return false; };
+  if (auto all = with([](const TemporaryChange&) { return true; })) return *std::move(all);
+  if (auto as_before = with(none)) return *std::move(as_before);
+  for (TemporaryChange& one : changes) one.has_effect = false;
+  for (auto one = changes.size(); one-- > 0;) {
+    if (changes[one].has_effect) continue;
+    static_cast<void>(
+        with([by = changes[one]](const TemporaryChange& other) { return other.is_of_same(by); }));
+  }
+  return *with(none);
 }
 
 Expected<RuleSet, RulesManager::Errors> RulesManager::parse_files(FilesRead& read,
@@ -317,10 +344,14 @@ Expected<ActiveRules, RulesManager::Errors> RulesManager::change_for_now(
   std::vector<TemporaryChange> all = status_.temporary;
   for (const TemporaryChange& change : changes) {
     std::erase_if(all, [&](const TemporaryChange& old) {
-      return (old.until || !change.until) && old.place() == change.place() &&
-             old.name() == change.name();
+      return (old.until || !change.until) && old.is_of_same(change) && old.key == change.key;
     });
     all.push_back(change);
+  }
+  for (TemporaryChange& one : all) {
+    one.has_effect = one.has_effect || std::ranges::any_of(changes, [&](const auto& change) {
+                       return change.is_of_same(one);
+                     });
   }
   auto changed = with_changes(unchanged_, *active().texts, all);
   if (!changed) return Unexpected{std::move(changed.error())};
@@ -361,10 +392,8 @@ ActiveRules RulesManager::activate(RuleSet rules, Texts texts, std::string by) {
 ActiveRules RulesManager::swap(RuleSet rules, std::shared_ptr<const Texts> texts,
                                std::vector<TemporaryChange> temporary, std::string by) {
   unchanged_ = std::move(rules);
-  auto changed = with_changes(unchanged_, *texts, temporary);
-  // These may be other rules than those that the numbers were for.
-  if (!changed) changed = with_changes(unchanged_, *texts, temporary, false);
-  ActiveRules next{version() + 1, rules::keep_removed(current(), *changed, clock_->now()),
+  const RuleSet changed = with_fitting(unchanged_, *texts, temporary);
+  ActiveRules next{version() + 1, rules::keep_removed(current(), changed, clock_->now()),
                    std::move(texts)};
   ActiveRules old = next;  // destroyed after the lock is released
   const std::lock_guard lock(mutex_);
@@ -436,9 +465,14 @@ std::vector<std::string> RulesManager::new_warnings() {
   const std::lock_guard lock(mutex_);
   std::set<std::string> all;
   std::vector<std::string> fresh;
-  for (const RuleError& warning : active_.rules.warnings()) {
-    const std::string& text = *all.insert(warning.to_string()).first;
-    if (!warned_.contains(text)) fresh.push_back(text);
+  const auto add = [&](const std::string& text) {
+    if (all.insert(text).second && !warned_.contains(text)) fresh.push_back(text);
+  };
+  for (const RuleError& warning : active_.rules.warnings()) add(warning.to_string());
+  for (const TemporaryChange& one : status_.temporary) {
+    if (one.has_effect) continue;
+    add("the active rules cannot have the change for a time of " + one.place() + ": " + one.name() +
+        " " + one.value);
   }
   warned_ = std::move(all);
   return fresh;

@@ -42,6 +42,8 @@ struct TemporaryChange {
 
   std::string place() const;  // "login"; of a plan "plans/free"
   std::string name() const;   // "mode"; of a limit "user.per"
+  // Whether both are of one limit, or of one rule itself.
+  bool is_of_same(const TemporaryChange& other) const;
 };
 
 // Writes the change into the texts of rules. Returns false if they have no such rule or limit.
@@ -178,7 +180,8 @@ class RulesManager {
   std::uint64_t version() const noexcept { return version_.load(std::memory_order_acquire); }
   ActiveRules active() const;
   RulesStatus status() const;
-  // The warnings about the active rules that the rules of the previous call did not have.
+  // The warnings about the active rules, and about temporary changes without effect, that there
+  // were not at the previous call.
   std::vector<std::string> new_warnings();
   // The active rules and those before them, the latest first: at most kMostPast, and of the earlier
   // ones at most kMostPastBytes of text.
@@ -203,8 +206,9 @@ class RulesManager {
   Expected<RuleSet, Errors> parse_again(Texts texts, Picture& lists) const;
   void watch(const Picture& more);
   Expected<RuleSet, Errors> with_changes(const RuleSet& rules, const Texts& texts,
-                                         std::vector<TemporaryChange>& changes,
-                                         bool with_numbers = true) const;
+                                         std::vector<TemporaryChange>& changes) const;
+  RuleSet with_fitting(const RuleSet& rules, const Texts& texts,
+                       std::vector<TemporaryChange>& changes) const;
   ActiveRules activate(RuleSet rules, Texts texts, std::string by);
   ActiveRules swap(RuleSet rules, std::shared_ptr<const Texts> texts,
                    std::vector<TemporaryChange> temporary, std::string by);

@@ -236,6 +236,64 @@ TEST(RulesManager, TemporaryNumbersHoldForLaterRulesUnlessTheseAreWrongWithThem)
   EXPECT_EQ(manager->current().find("login")->mode, RuleMode::kShadow);
 }
 
+TEST(RulesManager, TemporaryNumbersThatNoLongerFitLeaveThoseOfOtherLimitsAlone) {
+  const auto manager = opened({});
+  const Instant until{std::chrono::hours(1)};
+  const auto rules_with = [](const std::string& algorithm) {
+    return "version: 1\nrules:\n"
+           "  - { name: a, match: { path: /a }, limits: [ { name: ip, algorithm: gcra, limit: 4, "
+           "per: 1m } ] }\n"
+           "  - { name: b, limits: [ { name: ip, algorithm: " +
+           algorithm + ", limit: 4, per: 1m } ] }\n";
+  };
+  const auto number = [&](const char* rule) {
+    return manager->current().find(rule)->limits.at(0).limit.limit();
+  };
+  const auto change = [&](const char* rule, const char* key, const char* value) {
+    return manager
+        ->change_for_now(
+            {{.rule = rule, .key = key, .value = value, .until = until, .limit = "ip"}}, "a test")
+        .has_value();
+  };
+  ASSERT_TRUE(manager->replace(rules_with("gcra"), "PUT"));
+  ASSERT_TRUE(change("a", "limit", "1"));
+  ASSERT_TRUE(change("b", "burst", "9"));
+  EXPECT_EQ(manager->new_warnings(), Names{});
+  ASSERT_TRUE(manager->replace(rules_with("fixed_window"), "PUT"));
+  EXPECT_EQ(number("a"), 1U);
+  EXPECT_EQ(manager->new_warnings(),
+            Names{"the active rules cannot have the change for a time of b: ip.burst 9"});
+  ASSERT_TRUE(change("a", "limit", "2")) << "the numbers of b are not of interest";
+  EXPECT_EQ(number("a"), 2U);
+  EXPECT_FALSE(change("b", "limit", "3")) << "the numbers of a limit hold together";
+  ASSERT_TRUE(manager->replace(rules_with("gcra"), "PUT"));
+  EXPECT_TRUE(manager->status().temporary.at(0).has_effect) << "that of b";
+}
+
+TEST(RulesManager, TemporaryChangesOfAPlanLeaveThoseOfARuleWithItsPlaceAsNameAlone) {
+  const auto manager = opened({});
+  const Instant until{std::chrono::hours(1)};
+  const auto rules = manager->replace(
+      "version: 1\n"
+      "plans: { free: { x: { limit: 2, per: 1m } } }\n"
+      "rules:\n"
+      "  - name: plans/free\n"
+      "    match: { path: /a }\n"
+      "    limits: [ { name: x, algorithm: gcra, limit: 4, per: 1m } ]\n"
+      "  - name: other\n"
+      "    plan: { from: '{user}', default: free }\n"
+      "    limits: [ { name: x, algorithm: gcra } ]\n",
+      "PUT");
+  ASSERT_TRUE(rules) << rules.error().front().to_string();
+  TemporaryChange one{
+      .rule = "plans/free", .key = "limit", .value = "7", .until = until, .limit = "x"};
+  ASSERT_TRUE(manager->change_for_now({one}, "a test"));
+  one.rule = "free";
+  one.of_plan = true;
+  ASSERT_TRUE(manager->change_for_now({one}, "a test"));
+  EXPECT_EQ(manager->status().temporary.size(), 2U);
+}
+
 TEST(RulesManager, SaysHowItsRulesDifferFromTheFilesAndWhatAReloadUndoes) {
   const TestFolder folder;
   const auto text_with = [](const std::string& number) {

@@ -429,6 +429,7 @@ class Server {
   void collect_keys();
   bool keep_overrides();
   std::vector<int> descriptors_to_give();
+  void log_lost_changes();
   void hand_over();
   // The end (docs/config.md): closes the listeners, lets the connections finish, and stops
   // `main_`.
@@ -837,8 +838,17 @@ std::vector<int> Server::descriptors_to_give() {
   return out;
 }
 
+// Another server has none of them: not the successor, nor the next start.
+void Server::log_lost_changes() {
+  for (const TemporaryChange& change : rules_.manager().status().temporary) {
+    log_.warning("a temporary change of a rule ends with this server",
+                 {{"rule", change.place()}, {"key", change.name()}, {"was", change.value}});
+  }
+}
+
 // The successor has the sockets, so this server is not missed, and its health is not of interest.
 void Server::hand_over() {
+  log_lost_changes();
   main_.stop_accepting(net::Queued::kLeave, [] {});
   events_.end();
   is_ending_ = true;
@@ -849,6 +859,7 @@ void Server::hand_over() {
 
 // Ends the server after `drain.delay`, in which it still accepts, if a load balancer may need it.
 void Server::drain() {
+  log_lost_changes();
   is_ending_ = true;
   const std::size_t connections = front_ends_.connections();
   const bool for_nobody = connections == 0 && !ready_.was_asked();
