@@ -198,6 +198,21 @@ TEST_F(Blocks, OfAFullServerStayAndNoneStart) {
   EXPECT_EQ(number({"EXISTS", key_}), 0);
 }
 
+TEST_F(Blocks, OfAFullServerLetExistingCountersCount) {
+  constexpr sluice::Limit kThree = sluice::fixed_window(3).per(1h);
+  const std::array<Charge, 2> both{charge("one", kThree), charge("two", kThree)};
+  for (const std::size_t count : {1, 2}) {
+    const std::span<const Charge> charges(both.data(), count);
+    limiter_.apply(Verb::kReset, charges, {});
+    ASSERT_TRUE(limiter_.apply(Verb::kTake, charges, {}));
+    redis_.run({"CONFIG", "SET", "maxmemory", "1"});
+    EXPECT_EQ(limiter_.apply(Verb::kTake, charges, {}).remaining, 1u) << store_.error();
+    EXPECT_TRUE(limiter_.apply(Verb::kTake, charges, {}));
+    EXPECT_EQ(limiter_.apply(Verb::kTake, charges, {}).reason, Reason::kLimited) << store_.error();
+    redis_.run({"CONFIG", "SET", "maxmemory", "0"});
+  }
+}
+
 TEST_F(Blocks, AreInTheSlotOfTheirCounters) {
   sluice::redis::Plan plan;
   const sluice::redis::RequestOptions options{.prefix = "test:", .by_slot = true};

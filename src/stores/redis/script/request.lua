@@ -61,8 +61,8 @@ end
 -- Of budgets in a row: of each counter the number of the first of its row, and whether it admits.
 local rows, admitted
 if verb >= kWithRows then verb, rows, admitted = verb - kWithRows, {}, {} end
--- With room for three counters, so that these tables seldom grow.
-local reply, values, times = {0, 0, 0, 0, 0, 0, 0}, {0, 0, 0}, {0, 0, 0}
+-- With room for three counters, so that these tables seldom grow. A false value is not written.
+local reply, values, times = {0, 0, 0, 0, 0, 0, 0}, {false, false, false}, {0, 0, 0}
 local more, must_exist, all_admit = nil, nil, true
 local args = ARGV
 if verb == kTakeAtMostOfAll then
