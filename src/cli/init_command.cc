@@ -68,13 +68,13 @@ std::string find_wrong_key(const std::string& key) {
   if (key == "ip" || key == "user") return {};
   constexpr std::string_view kHeader = "header.";
   constexpr std::string_view kOfNames =
-      "-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz";
+      "-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
   if (key.starts_with(kHeader) && key.size() > kHeader.size() &&
       key.find_first_not_of(kOfNames, kHeader.size()) == key.npos) {
     return {};
   }
   return base::in_quotes(key) +
-         " is no key; expected ip, user, or a header of letters, digits, '-' and '_', such as "
+         " is no key; expected ip, user, or a header of letters, digits and '-', such as "
          "header.x-api-key";
 }
 
@@ -306,7 +306,7 @@ NamedTexts envoy_files(const InitFlags& flags) {
   replace(file, "# Envoy (1.24", "admin:",
           "# Envoy (1.24 or newer) on port 8000 in front of an application at 127.0.0.1:9000. It "
           "sends each\n# request to Sluice at 127.0.0.1:8081.\n#   envoy -c envoy.yaml\n");
-  replace(file, "                        - match: { path: /login }",
+  replace(file, "                        # /login/ and",
           "                        - match: { prefix: / }");
   std::string actions =
       "                              - actions:\n"
@@ -330,7 +330,7 @@ NamedTexts envoy_files(const InitFlags& flags) {
 
 std::string rule_key(const InitFlags& flags) {
   if (flags.gateway == "envoy")
-    return flags.key == "ip" ? "{remote_address}" : "{client|remote_address}";
+    return flags.key == "ip" ? "{remote_address/32/64}" : "{client|remote_address}";
   if (flags.key == "ip") return "{ip/32/64}";
   return "{" +
          (flags.key == "user" ? std::string("header.x-user-id") : rules::normalized(flags.key)) +

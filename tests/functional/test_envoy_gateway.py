@@ -122,6 +122,12 @@ class Plain(Gateway):
         forged = self.ask("/login", "127.0.0.20", "POST", X_Forwarded_For="203.0.113.9")
         self.assertEqual(forged.status, 429)
 
+    def test_another_spelling_of_a_path_counts_as_the_path(self):
+        self.assertEqual(self.statuses(5, "/login", "127.0.0.22"), [200] * 5)
+        for target in ("//login", "/x/../login", "/%6cogin", "/x%2F../login", "/login/", "/login;a=1", "/login?a"):
+            self.assertEqual(self.ask(target, "127.0.0.22").status, 429, target)
+        self.assertEqual(self.ask("/logins", "127.0.0.22").status, 200)
+
     def test_a_shared_limit_is_exact_for_concurrent_requests(self):
         """Of 1100 requests over many connections, 1000 pass: `/export/*`, per hour."""
         with concurrent.futures.ThreadPoolExecutor(16) as pool:

@@ -309,6 +309,11 @@ http {{
         invented = [[("remote_address", "192.0.2.1"), ("client", f"b{i}")] for i in range(26)]
         self.assertEqual([self.asked(entries) for entries in invented], [200] * 24 + [429] * 2)
 
+    def test_an_ipv6_network_is_one_client_of_envoy(self):
+        self.start("envoy", "--key", "ip")
+        answers = [self.asked([("remote_address", f"2001:db8::{i}")]) for i in range(1, 5)]
+        self.assertEqual(answers, [200, 200, 200, 429])
+
 
 if __name__ == "__main__":
     unittest.main()
