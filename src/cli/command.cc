@@ -424,7 +424,9 @@ std::optional<int> parse(const std::string& about, const std::string& version,
   // The words that people try first.
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   if (!words.empty() && (words.front() == "help" || words.front() == "version")) {
-    words.push_back("--" + words.front());
+    const auto is_asked = [&](const CLI::App* one) { return one->get_name() == words[1]; };
+    const bool is_known = words.size() == 1 || !app.get_subcommands(is_asked).empty();
+    if (is_known) words.push_back("--" + words.front());  // otherwise the command is the error
     words.erase(words.begin());
   }
   std::reverse(words.begin(), words.end());  // as the parser wants them

@@ -85,6 +85,7 @@ TEST(Run, AnswersWrongUsageWithTwoAndOneLine) {
   for (const std::vector<const char*>& arguments : std::vector<std::vector<const char*>>{
            {},
            {"nonsense"},
+           {"help", "nonsense"},
            {"--nonsense"},
            {"decide", "--store", "nonsense"},
            {"decide", "--store", "http://a"},
@@ -114,6 +115,8 @@ TEST(Run, AnswersWrongUsageWithTwoAndOneLine) {
            {"key", "--counter", "c"},
            {"key", "list", "--admin", "nonsense"},
            {"key", "import"},
+           {"init", "--gateway", "nginx", "--key", "header.X_Api_Key"},
+           {"try", "rules.yaml", "GET /", "--cost", "-1"},
            {"replay"},
            {"replay", "log"},
            {"replay", "--rules", "r"},

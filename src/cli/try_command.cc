@@ -164,7 +164,9 @@ void add_try(Command app, int& status) {
                   "How many requests; with --server at most " + std::to_string(server::kMostTried))
       .range(std::uint64_t{1}, kMostRequests)
       .show_default();
-  command.add_option("--cost", arguments->cost, "The units of each request").show_default();
+  command.add_option("--cost", arguments->cost, "The units of each request")
+      .range(std::uint64_t{0}, kMaxAmount)
+      .show_default();
   command.add_option("--at", arguments->at, "The time of the first request [now]")
       .type_name("TIME");
   command.add_option("--every", arguments->every, "The time between requests")
