@@ -94,7 +94,8 @@ class Program(NginxRecipe, Recipe):
         self.assertGreaterEqual(asked[2] - asked[1], 1)
 
     def test_it_does_not_try_again_where_that_does_not_help(self):
-        for answer in ((429, {"Retry-After": "31"}), (404, {"Retry-After": "0"}), (500, {})):
+        date = {"Retry-After": "Mon, 30 Nov 2026 15:59:00 GMT"}
+        for answer in ((429, {"Retry-After": "31"}), (404, {"Retry-After": "0"}), (500, {}), (503, date)):
             printed, asked = self.given(answer)
             self.assertEqual((printed, len(asked)), ([str(answer[0])], 1), answer)
 
