@@ -78,8 +78,8 @@ std::string LedgerFile::read_end() {
   n_ = last->n;
   if (last->kind != "stop") {
     log_.warning(
-        "the ledger does not say that its server has stopped; the last entries before it was "
-        "killed, of at most ledger.flush, may be missing",
+        "the ledger does not say that its server has stopped: it was killed, and the last entries, "
+        "of at most ledger.flush, may be missing; or its log says how many could not be written",
         {{"file", options_.file}});
   }
   is_read_ = cut.empty();
@@ -102,13 +102,14 @@ void LedgerFile::start(std::optional<Instant> restored) {
   thread_ = std::thread([this] { run(); });
 }
 
-void LedgerFile::stop() {
+bool LedgerFile::stop() {
   {
     const std::lock_guard lock(mutex_);
     is_stopped_ = true;
   }
   wake_.notify_all();
   if (thread_.joinable()) thread_.join();
+  return is_whole_;
 }
 
 void LedgerFile::add(const LedgerEntry& entry) noexcept {
@@ -294,6 +295,7 @@ void LedgerFile::run() {
   auto failure = has_lock_ ? failure_ : std::string(kOtherWriter);
   if (failure.empty()) failure = write_line({.kind = "stop"});
   if (failure.empty()) return;
+  is_whole_ = false;
   lock.lock();
   const std::uint64_t left = added_ - stats_.entries;
   stats_.lost += left;

@@ -48,8 +48,8 @@ class LedgerFile final : public Ledger {
   Status open(bool succeeds);
   // Begins to write, of counters that were saved at an instant, or of new ones.
   void start(std::optional<Instant> restored);
-  // Writes what waits, and that the server has stopped.
-  void stop();
+  // Writes what waits, and that the server has stopped. Returns whether the file has all of it.
+  bool stop();
   // Cost: a copy under a lock that is held briefly.
   void add(const LedgerEntry& entry) noexcept override;
 
@@ -96,6 +96,7 @@ class LedgerFile final : public Ledger {
   std::uint64_t added_ = 0;  // entries, in the file or waiting
   std::uint64_t lost_ = 0;   // entries after those
   bool is_stopped_ = false;
+  bool is_whole_ = true;  // of the thread, until it has ended
   Stats stats_;
   std::thread thread_;
 };

@@ -217,7 +217,7 @@ TEST_F(LedgerFileTest, ASuccessorWritesNothingIntoAnotherFile) {
   testing::wait_until("the file is refused twice", [&] {
     return successor.stats().errors > 1 || successor.stats().entries > 0;
   });
-  successor.stop();
+  EXPECT_FALSE(successor.stop());
   EXPECT_EQ(content(), other);
   EXPECT_EQ(successor.stats().lost, 1u);
   const std::string log = logged();
@@ -240,7 +240,7 @@ TEST_F(LedgerFileTest, IsWrittenByOneServerAtATime) {
   take(*first);
   first.reset();
   wait_for(successor, 1);
-  successor.stop();
+  EXPECT_TRUE(successor.stop());
   EXPECT_EQ(lines(), "1 start\n2 take\n3 take\n4 stop\n5 start\n6 take\n7 stop\n");
 }
 
@@ -293,7 +293,7 @@ TEST_F(LedgerFileTest, SaysHowManyEntriesAreLostIfTheDiskIsFullAtTheEnd) {
   wait_for(*ledger, 1);
   fill_disk();
   for (int i = 0; i < 3; ++i) take(*ledger);
-  ledger->stop();
+  EXPECT_FALSE(ledger->stop());
   empty_disk();
   EXPECT_EQ(ledger->stats().lost, 3u);
   const std::string log = logged();

@@ -255,7 +255,7 @@ void LedgerReplay::begin(const LedgerLine& line) {
   if (last_.n != 0 && !has_stopped) {
     warn(
         "a start without a stop before it: that server was killed, so its last entries, of at "
-        "most ledger.flush, may be missing");
+        "most ledger.flush, may be missing; or its log says how many could not be written");
   }
   if (const std::uint64_t undone = std::exchange(undone_, 0); undone > 0) {
     warn(amount(undone) + (undone == 1 ? " entry" : " entries") +

@@ -307,9 +307,11 @@ TEST_F(LedgerLines, FollowRestarts) {
   EXPECT_EQ(problems(first + other(3, R"("stop")") + other(4, R"("start")") + take(5, 2, 2)), "");
   EXPECT_NE(problems(first + other(3, R"("stop")") + other(4, R"("start")") + take(5, 2, 5)), "");
   // After a kill, the balance may be that of an earlier snapshot.
-  EXPECT_EQ(problems(first + other(3, restored) + take(4, 2, 4) + take(5, 1, 5)),
-            "3 incomplete: a start without a stop before it: that server was killed, so its last "
-            "entries, of at most ledger.flush, may be missing\n");
+  EXPECT_EQ(
+      problems(first + other(3, restored) + take(4, 2, 4) + take(5, 1, 5)),
+      "3 incomplete: a start without a stop before it: that server was killed, so its last "
+      "entries, of at most ledger.flush, may be missing; or its log says how many could not be "
+      "written\n");
   // Another file of the same server goes on; by itself it begins anywhere.
   const std::string next = other(4, R"("start","rotated":true)") + take(5, 2, 5);
   EXPECT_EQ(problems(first + other(3, R"("stop","rotated":true)") + next), "");
@@ -364,11 +366,13 @@ TEST_F(LedgerLines, AfterTheSnapshotOfACrashDoNotCount) {
   lines.add(20, R"("kind":"start","restored":"1970-01-01T00:01:13Z")");
   lines.change(21, "settle", "k", 20, 20, -5, 0);
   lines.change(22, "take", "k", 1, 21);
-  EXPECT_EQ(problems(lines.text()),
-            "8 incomplete: a start without a stop before it: that server was killed, so its last "
-            "entries, of at most ledger.flush, may be missing\n"
-            "8 incomplete: 4 entries after the snapshot were undone by a crash, so they do not "
-            "count\n");
+  EXPECT_EQ(
+      problems(lines.text()),
+      "8 incomplete: a start without a stop before it: that server was killed, so its last "
+      "entries, of at most ledger.flush, may be missing; or its log says how many could not be "
+      "written\n"
+      "8 incomplete: 4 entries after the snapshot were undone by a crash, so they do not "
+      "count\n");
   EXPECT_EQ(lines.sums(), (std::map<std::string, std::int64_t>{{"k", 21}, {"quiet", 3}}));
   // A crash before the next snapshot undoes all since the first one.
   lines.add(30, R"("kind":"start","restored":"1970-01-01T00:01:13Z")");

@@ -789,8 +789,9 @@ class InMemory final : public Stores {
     ledger_->start(restored);
   }
   bool end_files() override {
-    if (ledger_) ledger_->stop();
-    return !snapshots_ || snapshots_->write_last();
+    const bool ledger = !ledger_ || ledger_->stop();
+    const bool counters = !snapshots_ || snapshots_->write_last();
+    return ledger && counters;
   }
 
   void look() override {

@@ -320,7 +320,7 @@ class Stores {
   }
   virtual int snapshot_lock() const noexcept { return -1; }
   virtual void begin_files() {}  // before the first request, after the end of the other process
-  virtual bool end_files() { return true; }  // after the last request. false: counters are lost
+  virtual bool end_files() { return true; }  // after the last request. false: not all is written
 
   // Says since when the store has owed an answer to the server itself, if it does. Call it often.
   virtual void owe(std::optional<Instant> /*since*/) {}
