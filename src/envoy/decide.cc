@@ -56,13 +56,11 @@ const Answer& Request::decide(const Domain& domain, std::span<const Question> qu
   drop_replaced();
   if (!check_counters()) return answer_;
   fill_batch(questions);
-  const Decision decision = batch_.decide({.action = verb, .consume_on_reject = consume_on_reject});
-  if (store_failed(decision.reason) || decision.reason == Reason::kInvalid) {
-    fail(decision);
-  } else {
-    answer_.is_over = !decision.allowed();
-    fill_statuses();
-  }
+  const Decision& decision = answer_.decision =
+      batch_.decide({.action = verb, .consume_on_reject = consume_on_reject});
+  if (store_failed(decision.reason) || decision.reason == Reason::kInvalid) fail(decision);
+  answer_.is_over = !decision.allowed();
+  fill_statuses();
   return answer_;
 }
 
@@ -73,6 +71,7 @@ void Request::begin() {
   batch_.clear();
   answer_.failure = Reason::kOk;
   answer_.message.clear();
+  answer_.decision = {};
   answer_.is_over = false;
   answer_.statuses.clear();
 }

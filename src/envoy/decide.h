@@ -46,10 +46,12 @@ struct Status {
 
 // The answer to a request.
 struct Answer {
-  // Why the call fails: `kInvalid`, or the reason of the store. Then only `message` is set. `kOk`
-  // if it does not fail.
+  // Why the call fails, with a message: `kInvalid`, or the reason of the store. `kOk` if it does
+  // not fail.
   Reason failure = Reason::kOk;
   std::string message;
+  // Of all descriptors that take. By default if nothing was decided.
+  Decision decision = {};
   bool is_over = false;
   std::vector<Status> statuses;  // one for each descriptor of the request
 };

@@ -406,6 +406,7 @@ class RlsService::Impl {
       : session_(parts),
         native_(session_, clock),
         manager_(envoy),
+        recorder_(parts.recorder),
         denials_(parts.denials),
         otlp_(parts.otlp),
         keys_(parts.keys),
@@ -446,7 +447,7 @@ class RlsService::Impl {
                           rls::RateLimitResponse& response);
   google::protobuf::Struct& metadata_of(rls::RateLimitResponse& response) const;
   void finish(const wire::Request& request, rls::RateLimitResponse& response);
-  void record(std::string_view domain, const Answer& answer, Instant began);
+  void record(std::string_view domain, const Answer& answer);
   void report(const Answer& answer, Instant began);
 
   std::string_view traceparent_;  // of the call
@@ -455,6 +456,8 @@ class RlsService::Impl {
   Session session_;
   NativeAnswer native_;
   EnvoyManager& manager_;
+  metrics::Recorder& recorder_;
+  RuleAnswer without_rule_;  // has no limits
   DenialLog& denials_;
   OtlpExporter* const otlp_;          // null: decisions have no spans
   insight::KeyRecorder* const keys_;  // null: keys are not counted
@@ -624,8 +627,9 @@ RlsStatus RlsService::Impl::answer_envoy(const wire::Request& request, const env
   const bool consumes = verb == Verb::kTake && manager_.options().consume_on_reject;
   const Instant began = otlp_ != nullptr ? otlp_->now() : Instant();
   const Answer& answer = request_.decide(domain, questions_, consumes, verb);
+  if (verb != Verb::kPeek && answer.failure != Reason::kInvalid) report(answer, began);
   if (answer.failure != Reason::kOk) return {answer.failure, answer.message};
-  if (verb != Verb::kPeek) record(request.domain(), answer, began);
+  if (verb != Verb::kPeek) record(request.domain(), answer);
   response.set_overall_code(lets_pass(answer) ? rls::RateLimitResponse::OK
                                               : rls::RateLimitResponse::OVER_LIMIT);
   for (std::size_t i = 0; i < answer.statuses.size(); ++i) {
@@ -672,10 +676,9 @@ void RlsService::Impl::finish(const wire::Request& request, rls::RateLimitRespon
   }
 }
 
-// Counts and records the answers of limits and their keys, and reports the decision like the other
-// front ends. Envoy's files have no rules, so their keys count like those of limits that requests
-// bring along.
-void RlsService::Impl::record(std::string_view domain, const Answer& answer, Instant began) {
+// Counts and records the answers of limits and their keys. Envoy's files have no rules, so their
+// keys count like those of limits that requests bring along.
+void RlsService::Impl::record(std::string_view domain, const Answer& answer) {
   for (std::size_t i = 0; i < answer.statuses.size(); ++i) {
     const envoy::Question& question = questions_[i];
     if (question.gives_back) continue;
@@ -687,13 +690,20 @@ void RlsService::Impl::record(std::string_view domain, const Answer& answer, Ins
     traffic_->record_without_rules(domain, status.counter, *status.limit, question.hits,
                                    status.decision.outcome);
   }
-  report(answer, began);
 }
 
-// Logs a denial, and records the span of the decision: by the limit with the longest wait. A limit
+// Reports the decision like the other front ends: counts a request that the store could not decide,
+// logs a denial, and records the span of the decision: by the limit with the longest wait. A limit
 // that the request gives has no name.
 void RlsService::Impl::report(const Answer& answer, Instant began) {
-  const bool passes = lets_pass(answer);
+  const auto takes = [](const envoy::Question& question) { return !question.gives_back; };
+  const bool fails = answer.failure != Reason::kOk;
+  if (fails && std::ranges::none_of(questions_, takes)) return;
+  if (fails || answer.decision.reason == Reason::kFallback) {
+    without_rule_.decision = answer.decision;
+    recorder_.count(without_rule_);
+  }
+  const bool passes = !fails && lets_pass(answer);
   if (passes && otlp_ == nullptr) return;
   const auto wait = [](const envoy::Status& status) {
     return status.decision.retry_after.value_or(Duration::max());
@@ -708,7 +718,10 @@ void RlsService::Impl::report(const Answer& answer, Instant began) {
   const std::string_view limit =
       is_named ? longest->descriptor->rule.limits.front().name : std::string_view();
   const std::string_view key = is_named ? longest->counter : std::string_view();
-  const Decision decision = longest != nullptr ? longest->decision : Decision();
+  const bool is_shadow = passes && answer.is_over;
+  const Decision decision = longest != nullptr ? longest->decision
+                            : is_shadow        ? Decision()
+                                               : answer.decision;
   if (otlp_ != nullptr) otlp_->record(began, rule, limit, key, decision, trace_);
   denials_.write(rule, limit, key, decision, trace_);
 }

@@ -361,6 +361,49 @@ TEST_F(ServiceTest, IsUnavailableIfTheStoreCannotDecideAndThereIsNoFallback) {
   EXPECT_EQ(ask("shop", {"ok=1"}).overall_code(), RateLimitResponse::OK);
 }
 
+constexpr std::string_view kPolicies = R"(
+domain: shop
+descriptors:
+  - { key: error, rate_limit: { unit: minute, requests_per_unit: 2 } }
+  - { key: deny, rate_limit: { unit: minute, requests_per_unit: 2, on_store_error: deny } }
+  - { key: allow, rate_limit: { unit: minute, requests_per_unit: 2, on_store_error: allow } }
+)";
+
+TEST_F(ServiceTest, ReportsRequestsThatTheStoreCannotDecide) {
+  std::string sent;
+  OtlpExporter spans({.endpoint = "http://127.0.0.1:4318", .sample = 0},
+                     {.metrics = registry_,
+                      .log = *log_,
+                      .shown_key = [](auto key) { return std::string(key); },
+                      .post =
+                          [&](std::string_view path, const std::string& message) {
+                            if (path == "/v1/traces") sent += message;
+                            return net::HttpClient::Answer{200, {}};
+                          }});
+  otlp_ = &spans;
+  open(kPolicies);
+  for (const std::string_view key : {"error=a", "deny=a", "allow=a"}) ask("shop", {key});
+  EXPECT_EQ(counted("allowed", "ok"), 0U) << "sluice_envoy_decisions_total has them";
+  store_.fails = true;
+  for (const std::string_view key : {"error=a", "deny=a", "allow=a"}) ask("shop", {key});
+  auto unseen = request_of("shop", {"error=a"});
+  const auto check = RlsMethod::kCheckRateLimit;
+  service_->call(unseen.SerializeAsString(), true, reply_, {}, check);
+  unseen.mutable_descriptors(0)->set_is_negative_hits(true);
+  ask(unseen);
+  EXPECT_EQ(status_.reason, Reason::kStoreTimeout);
+  EXPECT_EQ(counted("denied", "store_timeout"), 1U) << "without looks and refunds";
+  EXPECT_EQ(counted("denied", "fallback"), 1U);
+  EXPECT_EQ(counted("allowed", "fallback"), 1U);
+  spans.send();
+  EXPECT_NE(sent.find("shop||error=a"), std::string::npos);
+  EXPECT_NE(sent.find("store_timeout"), std::string::npos);
+  EXPECT_EQ(log_lines(),
+            (std::vector<std::string>{
+                "denied rule=shop/error limit=minute key=\"shop||error=a\" reason=store_timeout",
+                "denied rule=shop/deny limit=minute key=\"shop||deny=a\" reason=fallback"}));
+}
+
 TEST_F(ServiceTest, NativeRulesDecideADomainThatNoFileHas) {
   open(kEnvoy, kNative);
   const RateLimitResponse response = ask("native", {"user=a,path=/x", "user=a", "other=1"});

@@ -11,6 +11,7 @@
 #include "insight/top_keys.h"
 #include "metrics/metrics.h"
 #include "server/api/envoy/rls_service.h"
+#include "server/logging/test_pipe.h"
 #include "server/rules/test_folder.h"
 #include "sluice/memory_store.h"
 #include "sluice/testing/manual_clock.h"
@@ -54,7 +55,8 @@ class ServiceTest : public ::testing::Test {
                                                            .rules = *rules_,
                                                            .recorder = recorder_,
                                                            .denials = denials_,
-                                                           .keys = &keys_},
+                                                           .keys = &keys_,
+                                                           .otlp = otlp_},
                                             *envoy_, clock_);
   }
 
@@ -87,6 +89,23 @@ class ServiceTest : public ::testing::Test {
     return ask(request_of(domain, descriptors));
   }
 
+  // Ends the log. Returns its lines without time and level.
+  std::vector<std::string> log_lines() {
+    service_.reset();
+    log_.reset();
+    std::vector<std::string> lines = pipe_.lines();
+    for (std::string& line : lines) line.erase(0, line.find(" info ") + 6);
+    return lines;
+  }
+  // The number of requests without a rule, by outcome and reason.
+  std::uint64_t counted(std::string_view outcome, std::string_view reason) const {
+    const std::string text = registry_.text();
+    const std::string name = "sluice_requests_total{rule=\"\",outcome=\"" + std::string(outcome) +
+                             "\",reason=\"" + std::string(reason) + "\"} ";
+    const auto at = text.find(name);
+    return at == text.npos ? 0 : std::stoull(text.substr(at + name.size()));
+  }
+
   TestFolder folder_;
   testing::ManualClock clock_{Instant{std::chrono::hours{365 * 24} + std::chrono::seconds{30}}};
   MemoryStore memory_{{}, clock_};
@@ -94,8 +113,10 @@ class ServiceTest : public ::testing::Test {
   Limiter limiter_{store_};
   metrics::Registry registry_;
   metrics::Recorder& recorder_ = registry_.make_recorder();
-  Log log_{{.level = LogLevel::kOff}};
-  DenialLog denials_{log_};
+  TestingPipe pipe_;
+  std::unique_ptr<Log> log_ = std::make_unique<Log>(LogOptions{}, pipe_.writing());
+  DenialLog denials_{*log_};
+  OtlpExporter* otlp_ = nullptr;
   insight::TopKeys top_keys_{{}, denials_.key_hash(), clock_};
   insight::KeyRecorder& keys_ = top_keys_.make_recorder();
   std::unique_ptr<EnvoyManager> envoy_;
