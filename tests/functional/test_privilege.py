@@ -7,7 +7,7 @@ import grpc
 from google.protobuf import json_format
 
 from browser_harness import Browser
-from envoy_harness import address_of, caller, messages
+from envoy_harness import METHOD, address_of, caller, messages
 from harness import PATIENCE, ServerTest, request, wait_for
 from resp_harness import Resp
 
@@ -209,9 +209,9 @@ class Grpc(ServerTest):
         self.addCleanup(channel.close)
         call = caller(rls, channel)
 
-        def code(hits, token=None):
+        def code(hits, token=None, domain="shop"):
             entries = [{"key": "path", "value": "/page"}, {"key": "ip", "value": "192.0.2.1"}]
-            body = {"domain": "shop", "descriptors": [{"entries": entries}], "hits_addend": hits}
+            body = {"domain": domain, "descriptors": [{"entries": entries}], "hits_addend": hits}
             message = json_format.ParseDict(body, rls.RateLimitRequest())
             metadata = [("authorization", "Bearer " + token)] if token else []
             try:
@@ -225,6 +225,13 @@ class Grpc(ServerTest):
         self.assertEqual(code(2, TOKENS["WEB_TOKEN"]), "PERMISSION_DENIED")
         self.assertEqual(code(2, TOKENS["BATCH_TOKEN"]), "OK")
         self.assertEqual(code(1, "nobody"), "UNAUTHENTICATED")
+        self.assertEqual(code(1, domain=""), "INVALID_ARGUMENT")
+        refused = "warning a request was not accepted method=POST target=" + METHOD
+        for status, detail in ((7, "the role operate is"), (16, "the token is unknown;"), (3, "domain is empty;")):
+            line = f'{refused} status={status} detail="{detail}'
+            wait_for(lambda: line in server.log(), what=line)
+        errors = 'sluice_request_errors_total{reason="not_accepted"}'
+        self.assertEqual(server.metrics()[errors], 4)
 
 
 class RespOnTheNetwork(ServerTest):

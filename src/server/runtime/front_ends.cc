@@ -126,20 +126,24 @@ Bounds bounds_for_rules(Bounds bounds) {
 // Answers the calls of the gRPC front end. Borrows `access`.
 class RlsHandler final : public grpc::Handler {
  public:
-  RlsHandler(const Session::Parts& session, EnvoyManager& envoy, const Access& access)
-      : service_(session, envoy), recorder_(session.recorder), access_(access) {}
+  RlsHandler(const Session::Parts& session, const FrontEndParts& parts, const Access& access)
+      : service_(session, parts.envoy),
+        recorder_(session.recorder),
+        log_(parts.log),
+        access_(access) {}
 
   void handle(const grpc::Call& call, grpc::Reply& reply) override {
     const auto role = access_.role_of(call.authorization, call.certificate_role);
-    if (!role) return reply.fail(grpc::Code::kUnauthenticated, kUnknownToken);
+    if (!role) return refuse(call, reply, grpc::Code::kUnauthenticated, kUnknownToken);
     const bool may_operate = *role >= Role::kOperate;
     const auto* const method = std::find(kRlsPaths.begin(), kRlsPaths.end(), call.path);
     const RlsStatus status = service_.call(call.message, may_operate, reply.bytes, call.traceparent,
                                            static_cast<RlsMethod>(method - kRlsPaths.begin()));
-    if (status.forbidden) return reply.fail(grpc::Code::kPermissionDenied, status.message);
-    if (status.reason != Reason::kOk) {
-      reply.fail(static_cast<grpc::Code>(report_of(status.reason).grpc), status.message);
-    }
+    if (status.reason == Reason::kOk) return;
+    const auto code = status.forbidden ? grpc::Code::kPermissionDenied
+                                       : static_cast<grpc::Code>(report_of(status.reason).grpc);
+    if (status.refused) return refuse(call, reply, code, status.message);
+    reply.fail(code, status.message);
   }
   void finished(const grpc::Call&, const grpc::Reply&, std::chrono::nanoseconds took) override {
     recorder_.observe(metrics::FrontEnd::kGrpc, took);
@@ -147,8 +151,15 @@ class RlsHandler final : public grpc::Handler {
   void follow_rules() override { service_.follow_rules(); }
 
  private:
+  void refuse(const grpc::Call& call, grpc::Reply& reply, grpc::Code code, std::string_view why) {
+    reply.fail(code, why);
+    recorder_.add(metrics::Event::kNotAccepted);
+    log_.refused("POST", call.path, static_cast<int>(code), why, call.peer);
+  }
+
   RlsService service_;
   metrics::Recorder& recorder_;
+  Log& log_;
   const Access& access_;
 };
 
@@ -536,7 +547,7 @@ std::unique_ptr<net::LoopFrontEnd> FrontEnds::make_grpc(Loop& loop, std::size_t 
     return open_quota(call, out, context);
   };
   const auto make = [this, &loop] {
-    return std::make_unique<RlsHandler>(loop.session(), parts_.envoy, grpc_.access());
+    return std::make_unique<RlsHandler>(loop.session(), parts_, grpc_.access());
   };
   return std::make_unique<grpc::FrontEnd>(
       grpc::Options{.bounds = grpc_.bounds(),

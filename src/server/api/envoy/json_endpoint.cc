@@ -94,9 +94,9 @@ void answer_json(RlsService& service, const http::Request& request, bool may_ope
   Buffers buffers;
   const auto trace = find_header(request.fields, "traceparent", buffers).value_or("");
   const RlsStatus status = service.call(message, may_operate, reply, trace);
-  if (status.forbidden) return refuse_request(response, {403, status.message});
   if (status.reason != Reason::kOk) {
-    return answer_problem(response, {report_of(status.reason).http, status.message});
+    const Problem problem{status.forbidden ? 403 : report_of(status.reason).http, status.message};
+    return status.refused ? refuse_request(response, problem) : answer_problem(response, problem);
   }
   rls::RateLimitResponse answer;
   if (!answer.ParseFromString(reply) || !util::MessageToJsonString(answer, &response.text).ok()) {

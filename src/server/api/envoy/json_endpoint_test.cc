@@ -61,7 +61,18 @@ TEST_F(JsonEndpointTest, RefusesBodiesThatAreNotARequest) {
         R"({"domain":"d","descriptors":[{"entries":[{"key":""}]}]})", "{\"domain\":\"\xff\"}"}) {
     EXPECT_EQ(post(body).status, 400) << body;
     EXPECT_EQ(response_.content_type, kProblemType) << body;
+    EXPECT_NE(response_.refusal, "") << body;  // so that it is counted and logged
   }
+}
+
+TEST_F(JsonEndpointTest, DoesNotRefuseWhatItHasDecided) {
+  open(kEnvoy,
+       "version: 1\ndomain: n\nrules: [ { name: r, limits: [ { algorithm: gcra, limit: 1, "
+       "per: 1m, cost: '{n}' } ] } ]\n");
+  constexpr std::string_view kAsk =
+      R"({"domain":"n","descriptors":[{"entries":[{"key":"n","value":"many"}]}]})";
+  EXPECT_EQ(post(kAsk).status, 400);
+  EXPECT_EQ(response_.refusal, "") << "sluice_requests_total has it, as invalid";
 }
 
 TEST_F(JsonEndpointTest, RefusesMalformedJson) {

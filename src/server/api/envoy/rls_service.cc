@@ -113,6 +113,7 @@ const Answer& NativeAnswer::decide(std::string_view domain, std::span<const Ques
 bool NativeAnswer::begin(std::span<const Question> questions) {
   answer_.failure = Reason::kOk;
   answer_.message.clear();
+  answer_.decision = {};
   answer_.is_over = false;
   answer_.statuses.assign(questions.size(), envoy::Status{});
   names_.assign(questions.size(), {});
@@ -198,6 +199,7 @@ void NativeAnswer::fail(const RuleAnswer& answer) {
   const Reason reason = answer.decision.reason;
   const bool invalid = reason == Reason::kInvalid;
   answer_.failure = reason;
+  answer_.decision = answer.decision;
   answer_.message = !answer.mistake.empty()       ? std::string(answer.mistake)
                     : reason == Reason::kConflict ? std::string(report_of(reason).detail)
                     : invalid ? "the request is not valid: over " + std::to_string(kMaxCharges) +
@@ -426,9 +428,14 @@ class RlsService::Impl {
  private:
   RlsStatus refuse(std::string why) {
     why_ = std::move(why);
-    return {Reason::kInvalid, why_};
+    return {Reason::kInvalid, why_, false, true};
   }
-  static RlsStatus forbid() { return {Reason::kInvalid, kNeedsOperate, true}; }
+  static RlsStatus forbid() { return {Reason::kInvalid, kNeedsOperate, true, true}; }
+  // The end of a call whose answer has a failure.
+  static RlsStatus fail(const Answer& answer) {
+    const bool is_decided = answer.decision.reason == answer.failure;
+    return {answer.failure, answer.message, false, !is_decided};
+  }
   // Whether a request that is denied passes.
   bool lets_pass(const Answer& answer) const {
     return !answer.is_over || manager_.options().shadow_mode;
@@ -580,7 +587,7 @@ RlsStatus RlsService::Impl::reserve(std::string_view message, bool may_operate,
     for (envoy::Question& question : questions_) question.hits = 1;
   }
   const Answer& answer = native_.decide(request.domain(), questions_, action, costs);
-  if (answer.failure != Reason::kOk) return {answer.failure, answer.message};
+  if (answer.failure != Reason::kOk) return fail(answer);
   kuadrant::ReserveResponse response;
   response.set_code(lets_pass(answer) ? rls::RateLimitResponse::OK
                                       : rls::RateLimitResponse::OVER_LIMIT);
@@ -607,7 +614,7 @@ RlsStatus RlsService::Impl::commit(std::string_view message, bool may_operate, s
   costs.id_text = own;
   const Answer& answer = native_.decide(request.domain(), questions_,
                                         id.empty() ? Verb::kCharge : Verb::kSettle, costs);
-  if (answer.failure != Reason::kOk) return {answer.failure, answer.message};
+  if (answer.failure != Reason::kOk) return fail(answer);
   kuadrant::CommitResponse response;
   response.set_reservation_released(!id.empty() && native_.has_released());
   response.SerializeToString(&reply);
@@ -628,7 +635,7 @@ RlsStatus RlsService::Impl::answer_envoy(const wire::Request& request, const env
   const Instant began = otlp_ != nullptr ? otlp_->now() : Instant();
   const Answer& answer = request_.decide(domain, questions_, consumes, verb);
   if (verb != Verb::kPeek && answer.failure != Reason::kInvalid) report(answer, began);
-  if (answer.failure != Reason::kOk) return {answer.failure, answer.message};
+  if (answer.failure != Reason::kOk) return fail(answer);
   if (verb != Verb::kPeek) record(request.domain(), answer);
   response.set_overall_code(lets_pass(answer) ? rls::RateLimitResponse::OK
                                               : rls::RateLimitResponse::OVER_LIMIT);
@@ -653,7 +660,7 @@ RlsStatus RlsService::Impl::answer_envoy(const wire::Request& request, const env
 RlsStatus RlsService::Impl::answer_native(const wire::Request& request, Verb verb,
                                           rls::RateLimitResponse& response) {
   const Answer& answer = native_.decide(request.domain(), questions_, verb);
-  if (answer.failure != Reason::kOk) return {answer.failure, answer.message};
+  if (answer.failure != Reason::kOk) return fail(answer);
   response.set_overall_code(lets_pass(answer) ? rls::RateLimitResponse::OK
                                               : rls::RateLimitResponse::OVER_LIMIT);
   for (std::size_t i = 0; i < answer.statuses.size(); ++i) {

@@ -33,6 +33,7 @@ struct RlsStatus {
   Reason reason = Reason::kOk;
   std::string_view message = {};  // of a failure; valid until the next call
   bool forbidden = false;         // the client must not do that; `reason` is kInvalid
+  bool refused = false;           // likewise, or the request is wrong: nothing was decided
 };
 
 // Envoy's rate limit service and Limitador's: takes the message of a method and returns that of its
