@@ -16,6 +16,7 @@
 #include "insight/key_sketch.h"
 #include "rules/rule_set.h"
 #include "rules/rule_wait.h"
+#include "server/decide/named_attributes.h"
 #include "server/logging/log_line.h"
 #include "sluice/clock.h"
 #include "sluice/permit.h"
@@ -45,6 +46,16 @@ const LimitAnswer* longest_wait(const RuleAnswer& answer, RuleMode mode) noexcep
     if (longest == nullptr || wait(limit) > wait(*longest)) longest = &limit;
   }
   return longest;
+}
+
+// Returns the index of the part that was denied: that of the limit, or else of the rule that
+// decided. 0 if there is none.
+std::size_t denied_part(const RuleAnswer& answer, const LimitAnswer* limit) noexcept {
+  if (limit != nullptr) return limit->part;
+  const auto found = std::ranges::find_if(answer.matched, [&](const RuleAnswer::Matched& one) {
+    return one.denied && one.rule == answer.rule;
+  });
+  return found != answer.matched.end() ? found->part : 0;
 }
 
 // Whether metrics count what the verb does.
@@ -290,7 +301,7 @@ const RuleAnswer& Session::decide_parts(std::string_view domain, std::span<const
   const RuleAnswer& answer = decider_.decide_parts(rules_, domain, parts, {}, action);
   if (action.verb == Verb::kSettle) return reported(answer);
   if (!counts(action.verb)) return answer;
-  record(answer, parts.empty() ? nullptr : parts.front().attributes);
+  record(answer, parts);
   for (const RequestPart& part : parts) keep(*part.attributes, part.costs, answer.decision.outcome);
   return answer;
 }
@@ -331,7 +342,8 @@ const RuleAnswer& Session::reported(const RuleAnswer& answer) {
 
 void Session::record(const AttributeSource& attributes, const RequestCosts& costs,
                      const RuleAnswer& answer) {
-  record(answer, &attributes);
+  const RequestPart whole{&attributes, {}};
+  record(answer, {&whole, 1});
   keep(attributes, costs, answer.decision.outcome);
 }
 
@@ -345,29 +357,34 @@ void Session::keep(const AttributeSource& attributes, const RequestCosts& costs,
   }
 }
 
-// `attributes` may be null.
-void Session::record(const RuleAnswer& answer, const AttributeSource* attributes) {
+// An attribute is that of the part that was denied, or else of the first one that has it.
+void Session::record(const RuleAnswer& answer, std::span<const RequestPart> parts) {
   count(answer, report_near(answer));
   if (parts_.keys != nullptr) parts_.keys->count(answer);
+  const bool is_allowed = answer.decision.allowed();
   const bool is_shadow = answer.decision.reason == Reason::kShadow;
-  if (answer.decision.allowed() && !is_shadow && parts_.otlp == nullptr) return;
-  const TraceSource trace = [this, attributes]() -> std::optional<std::string_view> {
+  if (is_allowed && !is_shadow && parts_.otlp == nullptr) return;
+  const LimitAnswer* const limit = is_allowed ? nullptr : longest_wait(answer, RuleMode::kEnforce);
+  const std::size_t denied = denied_part(answer, limit);
+  const AttributesBy attributes([&](std::string_view name) -> std::optional<std::string_view> {
+    auto found = parts[denied].attributes->find(name);
+    for (std::size_t i = 0; i < parts.size() && !found; ++i) {
+      if (i != denied) found = parts[i].attributes->find(name);
+    }
+    return found;
+  });
+  const TraceSource trace = [&]() -> std::optional<std::string_view> {
     for (const std::string_view name : {"traceparent", "header.traceparent"}) {
-      const auto found = attributes != nullptr ? attributes->find(name) : std::nullopt;
-      if (found) return found;
+      if (const auto found = attributes.find(name)) return found;
     }
     return trace_ ? trace_() : std::nullopt;
   };
-  const bool is_allowed = answer.decision.allowed();
-  const LimitAnswer* const limit = is_allowed ? nullptr : longest_wait(answer, RuleMode::kEnforce);
   const Rule* const rule = limit != nullptr ? limit->rule : answer.rule;
   const std::string_view rule_name = rule != nullptr ? rule->name : std::string_view();
   const std::string_view limit_name = limit != nullptr ? limit->limit->name : std::string_view();
   std::string_view key = limit != nullptr ? limit->label : std::string_view();
   // A rule with `action: deny` has no key, but the client has an address.
-  if (answer.decision.reason == Reason::kDenyRule && attributes != nullptr) {
-    key = attributes->find("ip").value_or("");
-  }
+  if (answer.decision.reason == Reason::kDenyRule) key = attributes.find("ip").value_or("");
   const Decision& decision = limit != nullptr ? limit->decision : answer.decision;
   if (parts_.otlp != nullptr) {
     parts_.otlp->record(began_, rule_name, limit_name, key, decision, trace);
@@ -375,7 +392,7 @@ void Session::record(const RuleAnswer& answer, const AttributeSource* attributes
   const LimitAnswer* const would_deny =
       is_shadow ? longest_wait(answer, RuleMode::kShadow) : nullptr;
   if (would_deny != nullptr) parts_.denials.write_shadow(*would_deny, trace);
-  parts_.denials.write(rule_name, limit_name, key, decision, trace, attributes);
+  parts_.denials.write(rule_name, limit_name, key, decision, trace, &attributes);
 }
 
 // Logs the keys that have come near their limits. Returns a bit for each limit with such a key; a

@@ -130,7 +130,7 @@ class Session {
   // stopped. The caller hands out its permit.
   const RuleAnswer& acquire(const AttributeSource& attributes, const RequestCosts& costs,
                             Duration max_wait, net::FiberSleep& sleep);
-  // Decides a request of several parts by the rules of one domain.
+  // Decides a request of several parts, at least one, by the rules of one domain.
   const RuleAnswer& decide_parts(std::string_view domain, std::span<const RequestPart> parts,
                                  Action action = Verb::kTake);
   // Decides by the limit of the request itself. There is no failure policy, so the decision has
@@ -157,7 +157,7 @@ class Session {
   const RuleAnswer& reported(const RuleAnswer& answer);
   void record(const AttributeSource& attributes, const RequestCosts& costs,
               const RuleAnswer& answer);
-  void record(const RuleAnswer& answer, const AttributeSource* attributes);
+  void record(const RuleAnswer& answer, std::span<const RequestPart> parts);
   // Notes when a decision begins, for its span.
   void begin() noexcept {
     if (parts_.otlp != nullptr) began_ = parts_.otlp->now();

@@ -34,6 +34,7 @@ rules:
   - name: insists
     match: { path: /insists }
     limits: [ { name: user, key: "{ip}", algorithm: gcra, limit: 1, per: 1s, on_missing: deny } ]
+  - { name: closed, match: { path: /closed }, action: deny }
   - name: api
     match: { path: /api }
     limits:
@@ -98,6 +99,27 @@ TEST(SessionDenials, NameTheLimitWhoseAttributeIsMissing) {
   EXPECT_EQ(
       denials_of([](Session& session) { session.decide({Attributes{{"path", "/insists"}}}); }),
       Lines{"denied rule=insists limit=user reason=missing"});
+}
+
+TEST(SessionDenials, OfSeveralPartsAreAboutTheOneThatIsDenied) {
+  const std::string trace = "4bf92f3577b34da6a3ce929d0e0e4736", span = "00f067aa0ba902b7";
+  const Attributes allowed{{"path", "/api"}, {"ip", "192.0.2.1"}};
+  const Attributes closed{{"path", "/closed"}, {"ip", "192.0.2.2"}};
+  const Attributes banned{{"path", "/banned"}, {"traceparent", "00-" + trace + "-" + span + "-01"}};
+  const Attributes without_ip{{"path", "/closed"}};
+  const auto denial_of = [](const Attributes& first, const Attributes& second) {
+    return denials_of([&](Session& session) {
+      const RequestPart parts[] = {{&first}, {&second}};
+      session.decide_parts("default", parts);
+    });
+  };
+  EXPECT_EQ(denial_of(allowed, closed), Lines{"denied rule=closed key=192.0.2.2 reason=deny_rule"});
+  EXPECT_EQ(
+      denial_of(allowed, banned),
+      Lines{"denied rule=banned limit=never reason=never trace_id=" + trace + " span_id=" + span});
+  EXPECT_EQ(denial_of(allowed, without_ip),
+            Lines{"denied rule=closed key=192.0.2.1 reason=deny_rule"})
+      << "all parts are one request";
 }
 
 TEST(SessionDenials, OfALimitOfTheRequestHaveItsKey) {
