@@ -213,7 +213,9 @@ void AuthEndpoint::handle(const http::Request& request, http::Response& response
   if (!costs) return;
   const RuleAnswer& answer = *session_.decide({.attributes = attributes_, .costs = *costs});
   put_gateway_answer(answer, fields_, response);
-  if (query.empty() || answer.decision.allowed()) return;
+  // What is no request that can be decided has 400, as without the query.
+  const bool is_invalid = answer.decision.reason == Reason::kInvalid;
+  if (query.empty() || answer.decision.allowed() || is_invalid) return;
   // Without this field, the gateway takes the 403 of a rule for a lack of quota.
   if (response.status == 403 || answer.decision.reason == Reason::kDenyRule) {
     response.fields.append("X-Sluice-Status: 403\r\n");

@@ -278,11 +278,15 @@ TEST_F(AuthCostTest, IsRefusedIfItIsNoNumberOfUnits) {
 }
 
 TEST_F(AuthCostTest, FromAnAttributeIsExplainedIfItIsWrong) {
-  const http::Response& response = ask_for("/read?units=many");
-  EXPECT_EQ(response.status, 400);
-  EXPECT_EQ(response.content_type, "application/problem+json");
-  EXPECT_NE(response.body.find("'query.units', is 'many'"), response.body.npos) << response.body;
-  EXPECT_EQ(ask_for("/read?units=7").status, 200);
+  for (const char* target : {"/v1/auth", "/v1/auth?deny=403"}) {
+    const http::Response& response = ask_for("/read?units=many", target);
+    EXPECT_EQ(response.status, 400);
+    EXPECT_EQ(response.content_type, "application/problem+json");
+    EXPECT_NE(response.body.find("\"status\":400,"), response.body.npos) << response.body;
+    EXPECT_NE(response.body.find("'query.units', is 'many'"), response.body.npos) << response.body;
+  }
+  const http::Response& response = ask_for("/read?units=7");
+  EXPECT_EQ(response.status, 200);
   EXPECT_TRUE(has_line("RateLimit: \"units\";r=93;t=60")) << response.fields;
 }
 
