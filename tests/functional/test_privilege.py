@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 
 import grpc
 from google.protobuf import json_format
@@ -202,8 +203,8 @@ class Start(ServerTest):
 
 class Grpc(ServerTest):
     def test_several_hits_need_a_client_that_operates(self):
-        server = self.serve(RULES, {"listen": {"grpc": EVERYWHERE}, "clients": CLIENTS},
-                            env={**os.environ, **TOKENS})
+        config = {"listen": {"grpc": EVERYWHERE}, "clients": CLIENTS, "log": {"access": True}}
+        server = self.serve(RULES, config, env={**os.environ, **TOKENS})
         rls = messages()
         channel = grpc.insecure_channel(address_of(server).replace("0.0.0.0", "127.0.0.1"))
         self.addCleanup(channel.close)
@@ -232,6 +233,8 @@ class Grpc(ServerTest):
             wait_for(lambda: line in server.log(), what=line)
         errors = 'sluice_request_errors_total{reason="not_accepted"}'
         self.assertEqual(server.metrics()[errors], 4)
+        line = rf" info request method=POST target={METHOD} status=(\d+) peer=127.0.0.1:\d+ duration_us=\d+ front_end=grpc\n"
+        wait_for(lambda: re.findall(line, server.log()) == ["0", "7", "7", "0", "16", "3"], what="a line for each call")
 
 
 class RespOnTheNetwork(ServerTest):

@@ -145,8 +145,12 @@ class RlsHandler final : public grpc::Handler {
     if (status.refused) return refuse(call, reply, code, status.message);
     reply.fail(code, status.message);
   }
-  void finished(const grpc::Call&, const grpc::Reply&, std::chrono::nanoseconds took) override {
+  void finished(const grpc::Call& call, const grpc::Reply& reply,
+                std::chrono::nanoseconds took) override {
     recorder_.observe(metrics::FrontEnd::kGrpc, took);
+    if (!log_.options().access) return;
+    log_.access("POST", call.path, static_cast<int>(reply.code), call.peer, took,
+                metrics::to_string(metrics::FrontEnd::kGrpc));
   }
   void follow_rules() override { service_.follow_rules(); }
 
