@@ -39,7 +39,7 @@ struct Status {
   Unit unit = Unit::kUnknown;
   bool unlimited = false;
   std::uint32_t remaining = 0;
-  Duration until_reset{0};  // whole seconds, rounded up
+  std::optional<Duration> until_reset = {};  // whole seconds, rounded up; absent: never
   std::string_view counter = {};
   Decision decision = {};  // of the limit itself, even in shadow mode
 };

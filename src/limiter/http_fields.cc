@@ -42,15 +42,6 @@ std::uint64_t retry_seconds(Duration wait) noexcept {
   return std::max<std::uint64_t>(seconds(wait), 1);
 }
 
-// Whether there is a time at which units come back. A block without an end has none, even if its
-// counter is full, and neither has a limit of 0, nor a budget that does not renew, even an
-// untouched one.
-bool has_reset(const Limit& limit, const Decision& decision) noexcept {
-  const bool is_forever = decision.reason == Reason::kBlocked && !decision.retry_after;
-  const bool renews = limit.period() != kNeverEnds || decision.reset_after > Duration{0};
-  return !is_forever && renews && limit.limit() > 0 && is_ever_full(limit, decision);
-}
-
 // Returns the time in which no more than the remaining units can be used. A bucket gets its next
 // unit back then. Of the other algorithms a decision does not say when the next unit comes back:
 // until they are full again (an untouched one: a period), but no later than a denied request would
@@ -95,6 +86,12 @@ void put_policy_name(TextBuffer& out, std::string_view name, std::string_view gr
     out.put_field_text(name, '/');
   }
   out.put('"');
+}
+
+bool has_reset(const Limit& limit, const Decision& decision) noexcept {
+  const bool is_forever = decision.reason == Reason::kBlocked && !decision.retry_after;
+  const bool renews = limit.period() != kNeverEnds || decision.reset_after > Duration{0};
+  return !is_forever && renews && limit.limit() > 0 && is_ever_full(limit, decision);
 }
 
 class HttpFields::Impl {

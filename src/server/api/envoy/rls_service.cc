@@ -24,6 +24,7 @@
 #include "envoy/service/ratelimit/v3/rls.pb.h"
 #include "envoy/type/v3/ratelimit_unit.pb.h"
 #include "kuadrant/service/ratelimit/v1/kuadrantrls.pb.h"
+#include "limiter/http_fields.h"
 #include "limiter/reason_report.h"
 #include "rules/diagnostics.h"
 #include "server/decide/named_attributes.h"
@@ -189,7 +190,9 @@ void NativeAnswer::take_answers(const RuleAnswer& answer, bool giving_back) {
     status.remaining = in_32_bits(known                   ? of.decision.remaining
                                   : of.decision.allowed() ? limit.capacity()
                                                           : 0);
-    status.until_reset = envoy::until_reset(limit, of.decision, known, now);
+    if (has_reset(limit, of.decision)) {
+      status.until_reset = envoy::until_reset(limit, of.decision, known, now);
+    }
     status.decision = of.decision;
     names_[asked_[part]] = of.limit->name;
   }
@@ -309,7 +312,7 @@ void add_quota(const envoy::Status& status, Instant now,
   rls::RateLimitResponse::Quota& quota = *out.mutable_quota();
   quota.set_requests(status.remaining);
   quota.mutable_valid_until()->set_seconds(
-      std::chrono::floor<std::chrono::seconds>(now + status.until_reset)
+      std::chrono::floor<std::chrono::seconds>(now + status.until_reset.value_or(Duration{0}))
           .time_since_epoch()
           .count());
   quota.set_id(as_utf8(status.counter));
@@ -328,9 +331,9 @@ rls::RateLimitResponse::DescriptorStatus& add_status(const envoy::Status& status
   limit.set_unit(static_cast<rls::RateLimitResponse::RateLimit::Unit>(status.unit));
   if (!name.empty()) limit.set_name(name.data(), name.size());
   out.set_limit_remaining(status.remaining);
-  if (status.limit->period() != kNeverEnds) {
+  if (status.until_reset && status.limit->period() != kNeverEnds) {
     out.mutable_duration_until_reset()->set_seconds(
-        std::chrono::duration_cast<std::chrono::seconds>(status.until_reset).count());
+        std::chrono::duration_cast<std::chrono::seconds>(*status.until_reset).count());
   }
   return out;
 }

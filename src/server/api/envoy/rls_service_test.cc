@@ -418,6 +418,33 @@ TEST_F(ServiceTest, NativeRulesDecideADomainThatNoFileHas) {
   EXPECT_FALSE(response.statuses(2).has_current_limit());
 }
 
+// As /v1/check, whose fields have no time then.
+TEST_F(ServiceTest, NativeRulesSayNoTimeIfUnitsNeverComeBack) {
+  open(kEnvoy, R"(
+version: 1
+domain: native
+rules:
+  - { name: none, match: { a: "**" }, limits: [ { key: "{a}", algorithm: token_bucket, limit: 0, per: 1m } ] }
+  - { name: some, limits: [ { key: "{b}", algorithm: token_bucket, limit: 10, per: 1m } ] }
+)",
+       {.headers = true});
+  const auto has_time = [this](std::string_view descriptor) {
+    const RateLimitResponse response = ask("native", {descriptor});
+    EXPECT_TRUE(response.statuses(0).has_current_limit());
+    const bool has = response.statuses(0).has_duration_until_reset();
+    EXPECT_EQ(response.response_headers_to_add_size(), has ? 3 : 2);
+    return has;
+  };
+  EXPECT_FALSE(has_time("a=x"));
+  EXPECT_TRUE(has_time("b=x"));
+  const Attributes attributes{{"b", "x"}};
+  const Override blocked{.kind = Override::Kind::kBlocked};
+  const auto key = name_override(rules_->current(), "some", "some/0", attributes, blocked);
+  ASSERT_TRUE(key) << key.error();
+  ASSERT_TRUE(overrides_.set(*key, blocked));
+  EXPECT_FALSE(has_time("b=x"));
+}
+
 TEST_F(ServiceTest, NativeRulesTakeAllOrNothing) {
   open(kEnvoy, kNative);
   ask("native", {"user=a"});

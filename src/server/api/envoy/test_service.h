@@ -14,6 +14,7 @@
 #include "server/logging/test_pipe.h"
 #include "server/rules/test_folder.h"
 #include "sluice/memory_store.h"
+#include "sluice/overrides.h"
 #include "sluice/testing/manual_clock.h"
 #include "sluice/wire_request.pb.h"
 
@@ -55,6 +56,7 @@ class ServiceTest : public ::testing::Test {
                                                            .rules = *rules_,
                                                            .recorder = recorder_,
                                                            .denials = denials_,
+                                                           .stores = {.overrides = &overrides_},
                                                            .keys = &keys_,
                                                            .otlp = otlp_},
                                             *envoy_, clock_);
@@ -116,6 +118,7 @@ class ServiceTest : public ::testing::Test {
   TestingPipe pipe_;
   std::unique_ptr<Log> log_ = std::make_unique<Log>(LogOptions{}, pipe_.writing());
   DenialLog denials_{*log_};
+  Overrides overrides_;
   OtlpExporter* otlp_ = nullptr;
   insight::TopKeys top_keys_{{}, denials_.key_hash(), clock_};
   insight::KeyRecorder& keys_ = top_keys_.make_recorder();
