@@ -196,8 +196,9 @@ class ConnectionState final : public net::StreamState,
   using Peer = server::Peer;
   static constexpr std::string_view kRefusal =
       "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\n"
-      "Content-Length: 75\r\nConnection: close\r\nRetry-After: 1\r\n\r\n"
-      R"({"type":"about:blank","title":"too many connections at once","status":503})"
+      "Content-Length: 106\r\nConnection: close\r\nRetry-After: 1\r\n\r\n"
+      R"({"type":"about:blank","title":"Service Unavailable","status":503,)"
+      R"("detail":"too many connections at once"})"
       "\n";
   static constexpr std::string_view kNeedsTls =
       "HTTP/1.1 400 Bad Request\r\nContent-Type: application/problem+json\r\n"

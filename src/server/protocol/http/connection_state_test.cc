@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "server/net/test_connection_state.h"
+#include "server/protocol/http/problem.h"
 #include "tests/support/allocations.h"
 
 namespace sluice::server::http {
@@ -50,6 +51,16 @@ class EchoHandler final : public Handler {
 
 std::string get(std::string_view target) {
   return "GET " + std::string(target) + " HTTP/1.1\r\nHost: a\r\n\r\n";
+}
+
+TEST(HttpConnectionRefusal, HasAProblemAsItsBody) {
+  constexpr std::string_view kText = ConnectionState::kRefusal;
+  std::string body;
+  append_problem(body, {503, "too many connections at once"});
+  body += '\n';
+  EXPECT_EQ(kText.substr(kText.find("\r\n\r\n") + 4), body);
+  const std::string length = "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n";
+  EXPECT_NE(kText.find(length), kText.npos);
 }
 
 class HttpConnectionState : public net::ConnectionStateTest<ConnectionState> {
