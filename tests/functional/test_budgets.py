@@ -118,6 +118,10 @@ class Budgets(ServerTest):
         self.assertEqual(len(held["id"]), 24)
         status, longer = self.end("/v1/extend", "c", id=held["id"], hold_ms=DAY_MS)
         self.assertEqual((status, longer["ends_after_ms"]), (200, DAY_MS))
+        body = {"attributes": self.attributes("c"), "id": held["id"], "hold_ms": 2000}
+        escaped = json.dumps(body).replace('"attributes"', '"\\u0061ttributes"')
+        answer = request(self.sluice.http, "POST", "/v1/extend", escaped)
+        self.assertEqual((answer.status, answer.json["ends_after_ms"]), (200, 2000), answer.json)
         self.assertEqual(self.end("/v1/cancel", "c", id=held["id"])[0], 200)
         self.assertTrue(self.end("/v1/cancel", "c", id=held["id"])[1]["repeated"])
         self.assertTrue(self.end("/v1/cancel", "c", id="unknown")[1]["late"])
@@ -215,6 +219,7 @@ class Budgets(ServerTest):
             "actual": ("/v1/settle", {**held, "id": "a", "actual": 1.5}),
             "id": ("/v1/cancel", held),
             "hold_ms": ("/v1/extend", {**held, "id": "a"}),
+            "attributes": ("/v1/extend", {"id": "a", "hold_ms": 1000}),
         }
         for part, (path, body) in cases.items():
             status, problem = self.post(path, body)

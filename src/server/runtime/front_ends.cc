@@ -376,6 +376,15 @@ const Endpoint& find_endpoint(const base::RequestTarget& target, bool is_post) n
   return kOtherPaths;
 }
 
+// Whether the body of /v1/extend is about a request that was held, and not about a permit: it has a
+// member of such a body.
+bool is_about_hold(std::string_view body) noexcept {
+  constexpr std::string_view kMembers[] = {R"("id")", R"("hold_ms")", R"("attributes")",
+                                           R"("limit")"};
+  return std::ranges::any_of(
+      kMembers, [body](std::string_view member) { return body.find(member) != body.npos; });
+}
+
 }  // namespace
 
 std::vector<http::Route> public_routes() {
@@ -437,11 +446,7 @@ void PublicHandler::handle(const http::Request& request, http::Response& respons
     case Answer::kGatewayReport: return auth_.report(request, response);
     case Answer::kRelease: return answer_permit(true, session_, request, response);
     case Answer::kExtend:
-      // The body has a permit, or the attributes or the limit of a request that was held.
-      if (request.body.find("\"attributes\"") == request.body.npos &&
-          request.body.find("\"limit\"") == request.body.npos) {
-        return answer_permit(false, session_, request, response);
-      }
+      if (!is_about_hold(request.body)) return answer_permit(false, session_, request, response);
       return check_.handle(CheckKind::kExtend, request, may_operate, response);
     case Answer::kCancel: return check_.handle(CheckKind::kCancel, request, may_operate, response);
     case Answer::kAuth: return auth_.handle(request, response);
