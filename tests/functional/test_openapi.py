@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 
-from harness import ROOT, ServerTest, request
+from harness import ROOT, ServerTest, free_port, request
 
 FILE = ROOT / "docs/openapi.json"
 # openapi-spec-validator, schemathesis and what they need.
@@ -73,6 +73,30 @@ class Document(ServerTest):
             if wrong.status == 405:
                 methods = {method.upper() for method in item if method != "servers"}
                 self.assertEqual(set(wrong["allow"].split(", ")) - {"HEAD"}, methods, path)
+
+
+class WithoutStore(ServerTest):
+    def test_the_status_of_a_store_that_cannot_decide_is_in_the_file(self):
+        export = {"attributes": {"path": "/export"}}
+        permit = {"permit": self.serve(RULES).check(export).json["permit"]}
+        limit = {"key": "a", "algorithm": "budget", "limit": 9, "per": "1h"}
+        envoy = "domain: d\ndescriptors: [ { key: a, rate_limit: { unit: day, requests_per_unit: 1 } } ]\n"
+        file = self.folder() / "envoy.yaml"
+        file.write_text(envoy)
+        descriptors = [{"entries": [{"key": "a", "value": "b"}]}]
+        config = {"store": f"redis://127.0.0.1:{free_port()}", "envoy": {"files": str(file)}}
+        server = self.serve(RULES, config)
+        for path, body in (
+            ("/v1/check", {"limit": limit}),
+            ("/v1/settle", {"limit": limit, "id": "a", "actual": 1}),
+            ("/v1/cancel", {"limit": limit, "id": "a"}),
+            ("/v1/extend", {"limit": limit, "id": "a", "hold_ms": 1000}),
+            ("/v1/extend", permit),
+            ("/v1/release", permit),
+            ("/json", {"domain": "d", "descriptors": descriptors}),
+        ):
+            self.assertEqual(request(server.http, "POST", path, json.dumps(body)).status, 503, path)
+            self.assertIn("503", document()["paths"][path]["post"]["responses"], path)
 
 
 class Requests(ServerTest):
