@@ -703,13 +703,17 @@ void RlsService::Impl::record(std::string_view domain, const Answer& answer) {
 }
 
 // Reports the decision like the other front ends: counts a request that the store could not decide,
-// logs a denial, and records the span of the decision: by the limit with the longest wait. A limit
-// that the request gives has no name.
+// or that brings a limit, logs a denial, and records the span of the decision: by the limit with
+// the longest wait. A limit that the request brings has a key, and no name.
 void RlsService::Impl::report(const Answer& answer, Instant began) {
   const auto takes = [](const envoy::Question& question) { return !question.gives_back; };
+  const auto brings_limit = [&takes](const envoy::Question& question) {
+    return takes(question) && question.requests_per_unit;
+  };
   const bool fails = answer.failure != Reason::kOk;
   if (fails && std::ranges::none_of(questions_, takes)) return;
-  if (fails || answer.decision.reason == Reason::kFallback) {
+  if (fails || answer.decision.reason == Reason::kFallback ||
+      std::ranges::any_of(questions_, brings_limit)) {
     without_rule_.decision = answer.decision;
     recorder_.count(without_rule_);
   }
@@ -727,7 +731,7 @@ void RlsService::Impl::report(const Answer& answer, Instant began) {
   const std::string_view rule = is_named ? longest->descriptor->rule.name : std::string_view();
   const std::string_view limit =
       is_named ? longest->descriptor->rule.limits.front().name : std::string_view();
-  const std::string_view key = is_named ? longest->counter : std::string_view();
+  const std::string_view key = longest != nullptr ? longest->counter : std::string_view();
   const bool is_shadow = passes && answer.is_over;
   const Decision decision = longest != nullptr ? longest->decision
                             : is_shadow        ? Decision()

@@ -139,6 +139,22 @@ TEST_F(ServiceTest, AppliesTheLimitOfTheRequest) {
   EXPECT_FALSE(ask(request).statuses(0).has_current_limit());
 }
 
+// Envoy sends no token, so the limit needs no role.
+TEST_F(ServiceTest, ReportsLimitsOfTheRequest) {
+  open(kEnvoy);
+  auto request = request_of("shop", {"user=anna"});
+  request.mutable_descriptors(0)->mutable_limit()->set_requests_per_unit(1);
+  request.mutable_descriptors(0)->mutable_limit()->set_unit(::envoy::type::v3::MINUTE);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(service_->call(request.SerializeAsString(), false, reply_).reason, Reason::kOk);
+  }
+  EXPECT_EQ(counted("allowed", "ok"), 1U);
+  EXPECT_EQ(counted("denied", "limited"), 1U);
+  EXPECT_EQ(log_lines(),
+            std::vector<std::string>{
+                "denied key=\"shop||user=anna|minute\" reason=limited retry_after_ms=30000"});
+}
+
 TEST_F(ServiceTest, CountsTheKeysOfEnvoysFilesByTheirAlgorithm) {
   open(kEnvoy);
   for (int i = 0; i < 3; ++i) ask("shop", {"user=u1", "free=x", "ok=y"});
