@@ -31,6 +31,9 @@ rules:
   - name: user
     match: { user: "**" }
     limits: [ { key: "{user}", algorithm: fixed_window, limit: 1, per: 1d, align: clock } ]
+  - name: tokens
+    match: { tokens: "**" }
+    limits: [ { algorithm: fixed_window, limit: 1000, per: 1d, cost: "{tokens}" } ]
 """
 
 
@@ -95,6 +98,15 @@ class Envoy(harness.ServerTest):
     def test_uses_native_rules_for_other_domains(self):
         codes = [self.ask({"user": "n"}, domain="native").overall_code for _ in range(2)]
         self.assertEqual(codes, [rls.RateLimitResponse.OK, rls.RateLimitResponse.OVER_LIMIT])
+
+    def test_a_value_that_is_no_cost_is_denied(self):
+        """With an error, Envoy would let the request of a client that sends it pass."""
+        for tokens in ("many", "-1", "99999999999999999999"):
+            answer = self.ask({"tokens": tokens}, {"other": "x"}, domain="native")
+            self.assertEqual(answer.overall_code, rls.RateLimitResponse.OVER_LIMIT)
+            self.assertEqual(len(answer.statuses), 2)
+        answer = self.ask({"tokens": "7"}, domain="native")
+        self.assertEqual(answer.statuses[0].limit_remaining, 993)
 
     def test_json_and_grpc_share_counters(self):
         self.ask({"user": "twin"}, hits=2)

@@ -139,7 +139,7 @@ class RlsHandler final : public grpc::Handler {
     const auto* const method = std::find(kRlsPaths.begin(), kRlsPaths.end(), call.path);
     const RlsStatus status = service_.call(call.message, may_operate, reply.bytes, call.traceparent,
                                            static_cast<RlsMethod>(method - kRlsPaths.begin()));
-    if (status.reason == Reason::kOk) return;
+    if (!reply.bytes.empty() || status.reason == Reason::kOk) return;
     const auto code = status.forbidden ? grpc::Code::kPermissionDenied
                                        : static_cast<grpc::Code>(report_of(status.reason).grpc);
     if (status.refused) return refuse(call, reply, code, status.message);

@@ -506,7 +506,13 @@ RlsStatus RlsService::Impl::call(std::string_view message, bool may_operate, std
   if (status.reason != Reason::kOk) return status;
   auto& response = *Arena::CreateMessage<rls::RateLimitResponse>(&arena_);
   status = answer(request, may_operate, method, response);
-  if (status.reason == Reason::kOk) response.SerializeToString(&reply);
+  const bool is_over =
+      status.reason == Reason::kInvalid && !status.refused && method == RlsMethod::kShouldRateLimit;
+  if (is_over) response.set_overall_code(rls::RateLimitResponse::OVER_LIMIT);
+  for (std::size_t i = 0; is_over && i < questions_.size(); ++i) {
+    response.add_statuses()->set_code(rls::RateLimitResponse::OVER_LIMIT);
+  }
+  if (is_over || status.reason == Reason::kOk) response.SerializeToString(&reply);
   return status;
 }
 

@@ -531,6 +531,11 @@ rules:
   EXPECT_EQ(status_.message,
             "the cost of the limit 'tokens', 'tokens', is 'many'; expected a whole number from 0 "
             "to 4294967295");
+  RateLimitResponse denied;
+  ASSERT_TRUE(denied.ParseFromString(reply_));
+  EXPECT_EQ(denied.overall_code(), RateLimitResponse::OVER_LIMIT);
+  ASSERT_EQ(denied.statuses_size(), 1);
+  EXPECT_EQ(denied.statuses(0).code(), RateLimitResponse::OVER_LIMIT);
 }
 
 TEST_F(ServiceTest, TwoDescriptorsOfOneRowOfBudgetsAskForTheSum) {
