@@ -50,7 +50,8 @@ Examples:
 constexpr const char* kExportHelp =
     R"(Print the overrides of a server to stdout, as JSON lines or CSV that `sluice key import`
 reads, in no order, and then the blocks of `block` and --block that have not ended. An import makes
-overrides of these, which block until the same instant. The rule may be one that is no longer there.
+overrides of these, which block until the same instant, or blocks if the key has an override, which
+stays. The rule may be one that is no longer there.
 
 While Redis is away, servers know the overrides, but not these blocks: the overrides are printed,
 stderr says that others are missing, and the exit status is 1. So it is for an hour after Redis has

@@ -179,6 +179,16 @@ std::optional<rules::OverrideError> rules::find_place_error(const RuleSet& rules
   return std::nullopt;
 }
 
+std::optional<rules::CounterPlace> rules::place_of(const RuleSet& rules, std::string_view counter) {
+  const auto key = parse_counter_key(counter);
+  if (!key) return std::nullopt;
+  const auto limit = find_limit(rules, key->rule, key->limit);
+  if (!limit) return std::nullopt;
+  const Rule& rule = *rules.find(key->rule);
+  if (rule.domain != key->domain) return std::nullopt;
+  return CounterPlace{rule, **limit};
+}
+
 Expected<std::string, rules::OverrideError> rules::check_counter(const RuleSet& rules,
                                                                  std::string_view counter,
                                                                  const Override& given) {

@@ -32,6 +32,14 @@ std::optional<OverrideError> find_place_error(const RuleSet& rules, std::string_
                                               std::string_view limit,
                                               std::span<const std::string> names);
 
+// The rule and the limit of a counter.
+struct CounterPlace {
+  const Rule& rule;
+  const RuleLimit& limit;
+};
+// Returns nothing if the rules have no such limit. The rest of the counter may be anything.
+std::optional<CounterPlace> place_of(const RuleSet& rules, std::string_view counter);
+
 // Checks that the counter is one of a limit that can have the override. Returns the counter as
 // requests name it: escapes of other bytes are removed.
 Expected<std::string, OverrideError> check_counter(const RuleSet& rules, std::string_view counter,

@@ -115,6 +115,38 @@ TEST_F(OverrideImport, AppliesNothingIfALineIsWrong) {
   EXPECT_EQ(overrides_->all().size(), 0U);
 }
 
+TEST_F(OverrideImport, ABlockOfAKeyLeavesItsOverride) {
+  open({R"(version: 1
+rules:
+  - name: login
+    limits:
+      - { name: address, key: "{ip}", algorithm: gcra, limit: 1, per: 1m,
+          block: { after: 1, within: 10m, for: 15m } }
+)"});
+  start();
+  const auto line = [](const std::string& address, const std::string& terms) {
+    return R"({"counter":"default|login|address|ip=)" + address + "\"," + terms + "}\n";
+  };
+  const std::string blocked = R"("blocked":true,"for":"15m")";
+  const Answered answered = post(line("192.0.2.1", R"("limit":500)") + line("192.0.2.1", blocked) +
+                                 line("192.0.2.2", blocked));
+  EXPECT_EQ(answered.body, "{\"count\":3,\"ended\":0,\"new\":2,\"room\":2000000}\n");
+  EXPECT_EQ(overrides_->all().find("default|login|address|ip=192.0.2.1")->limit, 500U);
+  EXPECT_EQ(overrides_->all().find("default|login|address|ip=192.0.2.2")->kind,
+            Override::Kind::kBlocked)
+      << "it had no other override";
+  EXPECT_EQ(done_.back(), "overrides set: 2, keys blocked: 1 by 127.0.0.1");
+  const auto blocks = get("/v1/blocks").json().at("blocks").as_array();
+  ASSERT_EQ(blocks.size(), 1U);
+  EXPECT_EQ(blocks[0].at("counter"), "default|login|address|ip=192.0.2.1");
+  // The override is of an earlier part; without an end, no store keeps a block.
+  EXPECT_EQ(post(line("192.0.2.1", blocked)).status, 200);
+  EXPECT_EQ(overrides_->all().find("default|login|address|ip=192.0.2.1")->limit, 500U);
+  EXPECT_EQ(post(line("192.0.2.1", R"("blocked":true)")).status, 200);
+  EXPECT_EQ(overrides_->all().find("default|login|address|ip=192.0.2.1")->kind,
+            Override::Kind::kBlocked);
+}
+
 TEST_F(OverrideImport, IsRefusedIfThereWouldBeTooMany) {
   overrides_ = std::move(ServerOverrides::open(file_, 2).value());
   reopen();

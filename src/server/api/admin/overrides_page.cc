@@ -2,7 +2,7 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <unordered_set>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -15,6 +15,7 @@
 #include "rules/attributes.h"
 #include "rules/counter_key.h"
 #include "rules/override_text.h"
+#include "rules/rule_set.h"
 #include "server/api/admin/pages.h"
 #include "server/api/admin/rule_selection.h"
 #include "server/decide/named_attributes.h"
@@ -244,6 +245,68 @@ void answer_wrong(const Call& call, std::uint64_t number, const rules::OverrideE
 
 bool has_flag(const Call& call, std::string_view name) { return call.parameter(name) == "true"; }
 
+// Returns the counter of a line that blocks a key, if its limit has a `block`, so that the store
+// keeps it as PUT /v1/blocks does. It cannot be in the store if its tag is not known.
+std::optional<RuleCounter> counter_to_block(const RuleSet& rules, const Entry& entry, Instant now) {
+  const Override& given = entry.given;
+  if (given.kind != Kind::kBlocked || !given.until) return std::nullopt;
+  if (*given.until - now < kMinPeriod || *given.until - now > kMaxPeriod) return std::nullopt;
+  const auto place = rules::place_of(rules, entry.counter);
+  if (!place || !place->limit.block || !place->rule.tag.empty()) return std::nullopt;
+  return RuleCounter{.limit = &place->limit,
+                     .key = entry.counter,
+                     .label = {},
+                     .tag = {},
+                     .missing = {},
+                     .plan = {},
+                     .numbers = place->limit.limit,
+                     .id = rules.impl().compiled_of(place->rule, place->limit).id};
+}
+
+// The overrides of an import, without those that have ended.
+struct Import {
+  std::vector<Entry> entries;
+  // Of keys that have another override, which stays.
+  std::vector<std::pair<RuleCounter, Duration>> blocks;
+  // The counters, and whether each has an override that is no block.
+  std::unordered_map<std::string, bool> seen;
+  std::uint64_t added = 0;
+
+  void add(const Call& call, const RuleSet& rules, Entry entry, Instant now) {
+    const auto [known, is_first] = seen.try_emplace(entry.counter);
+    if (is_first) {
+      const auto there = call.overrides()->find(entry.counter);
+      known->second = there && there->kind != Kind::kBlocked;
+      added += there ? 0 : 1;
+    }
+    auto to_block = known->second ? counter_to_block(rules, entry, now) : std::nullopt;
+    if (to_block) {
+      blocks.emplace_back(std::move(*to_block), *entry.given.until - now);
+      return;
+    }
+    known->second = entry.given.kind != Kind::kBlocked;
+    entries.push_back(std::move(entry));
+  }
+  // Returns false after answering that it is not done.
+  bool set(const Call& call) const {
+    const auto set = call.admin.overrides->set_all(entries, has_flag(call, "more"));
+    if (!set) {
+      answer(call, 503, set.error());
+      return false;
+    }
+    for (const auto& [counter, length] : blocks) {
+      const Decision said =
+          call.admin.limiter.store().apply_one({Verb::kBlock, length}, counter.charge(1), {});
+      if (said.allowed()) continue;
+      answer_failed(call, counter, said, false);
+      return false;
+    }
+    call.done("overrides set: " + std::to_string(entries.size()) +
+              (blocks.empty() ? "" : ", keys blocked: " + std::to_string(blocks.size())));
+    return true;
+  }
+};
+
 }  // namespace
 
 void import_overrides(const Call& call) {
@@ -251,9 +314,8 @@ void import_overrides(const Call& call) {
   const RuleSet rules = call.admin.rules.current();
   const Instant now = SystemClock().now();
   const bool skips_unknown = has_flag(call, "skip_unknown");
-  std::vector<Entry> entries;            // without those that have ended
-  std::unordered_set<std::string> seen;  // their counters
-  std::uint64_t number = 0, count = 0, ended = 0, added = 0;
+  Import import;
+  std::uint64_t number = 0, count = 0, ended = 0;
   std::vector<std::uint64_t> unknown;  // lines of a rule or a limit that is not there
   for (const std::string_view text : lines_of(call.request.body)) {
     ++number;
@@ -268,27 +330,22 @@ void import_overrides(const Call& call) {
     } else if (entry->given.until && *entry->given.until <= now) {
       ++ended;
     } else {
-      const bool is_first = seen.insert(entry->counter).second;
-      if (is_first && !call.overrides()->find(entry->counter)) ++added;
-      entries.push_back(std::move(*entry));
+      import.add(call, rules, std::move(*entry), now);
     }
   }
   const std::uint64_t there = call.overrides()->size();
   const std::uint64_t most = call.overrides()->most();
   const std::uint64_t room = most - std::min(there, most);
-  if (added > room) {
+  if (import.added > room) {
     return answer(call, 409,
-                  "there are " + std::to_string(there) + " overrides and " + std::to_string(added) +
-                      " new ones; expected at most " + std::to_string(most) + " together");
+                  "there are " + std::to_string(there) + " overrides and " +
+                      std::to_string(import.added) + " new ones; expected at most " +
+                      std::to_string(most) + " together");
   }
-  if (!has_flag(call, "dry_run")) {
-    const auto set = call.admin.overrides->set_all(entries, has_flag(call, "more"));
-    if (!set) return answer(call, 503, set.error());
-    call.done("overrides set: " + std::to_string(entries.size()));
-  }
+  if (!has_flag(call, "dry_run") && !import.set(call)) return;
   JsonWriter json;
   json.begin_object().member("count", count).member("ended", ended);
-  json.member("new", added).member("room", room);
+  json.member("new", import.added).member("room", room);
   if (!unknown.empty()) {
     constexpr std::size_t kShown = 20;
     json.member("unknown", std::uint64_t{unknown.size()}).key("unknown_lines").begin_array();
