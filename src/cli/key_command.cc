@@ -69,6 +69,8 @@ Examples:
   sluice key list
   sluice key list api --max 100)";
 
+constexpr const char* kNoEffect = ", without effect on the active rules";
+
 struct KeyFlags {
   AdminFlags admin;
   std::string place;  // RULE or RULE/LIMIT
@@ -583,7 +585,7 @@ int list(const AdminFlags& flags, const std::string& rule, std::uint64_t most) {
   const auto add_blocked = [&](const object& one) {
     if (printed + lines.size() == most) return false;
     lines.push_back(replay::printable(text_in(one, "counter")) + ": blocked until " +
-                    instant_in(one, "until"));
+                    instant_in(one, "until") + (one.contains("effective") ? kNoEffect : ""));
     return true;
   };
   more = more || for_each_block(client, rule, add_blocked);

@@ -219,6 +219,7 @@ int import(const ImportFlags& flags) try {
 std::string print_blocks(AdminClient& client, const std::string& rule,
                          const std::function<bool(const boost::json::object&)>& print) try {
   const bool more = for_each_block(client, rule, [&](const boost::json::object& one) {
+    if (one.contains("effective")) return true;
     return print({{"counter", one.at("counter")}, {"blocked", true}, {"until", one.at("until")}});
   });
   if (more) return "there are more blocks than a server can list (10000)";

@@ -427,6 +427,26 @@ rules: [ { name: b=1, limits: [ { name: all, key: "{ip}", algorithm: gcra, limit
         self.assertRegex(listed, r"\Adefault\|b%3D1\|all\|ip=192\.0\.2\.1: blocked until 20\S+\n\Z")
         self.assertEqual(key(server, "list").stdout, listed)
         self.assertIn("default|b%3D1|all|ip=192.0.2.1", key(server, "export", "b=1").stdout)
+        # The limit blocks no more.
+        without = re.sub(r",\s+block: {[^}]*}", "", rules)
+        self.assertEqual(server.admin_request("PUT", "/v1/rules", without).status, 200)
+        self.assertEqual(key(server, "list").stdout, listed.rstrip() + ", without effect on the active rules\n")
+        self.assertEqual(key(server, "export").stdout, "")
+
+    def test_an_export_has_the_override_of_a_blocked_key(self):
+        rules = """version: 1
+rules: [ { name: login, limits: [ { name: address, key: "{ip}", algorithm: gcra, limit: 10, per: 1h,
+                                    block: { after: 1, within: 1m, for: 1h } } ] } ]
+"""
+        server, place = self.serve(rules=rules), ("login", "ip=192.0.2.1")
+        key(server, *place, "--set", "limit=500")
+        key(server, *place, "--block", "15m")
+        exported = key(server, "export").stdout
+        other = self.serve(rules=rules)
+        done = key(other, "import", "-", text=exported)
+        self.assertEqual(done.stdout, "-: set 2 overrides, 1 of them new\n", done)
+        self.assertIn(": blocked until 20", key(other, *place).stdout)
+        self.assertIn("  override  limit 500\n", key(other, *place).stdout)
 
     def test_the_time_of_a_block_is_checked(self):
         self.assertEqual(

@@ -8,8 +8,10 @@
 #include "base/request_target.h"
 #include "core/period.h"
 #include "rules/counter_key.h"
+#include "rules/override_text.h"
 #include "server/api/admin/pages.h"
 #include "server/api/admin/rule_selection.h"
+#include "sluice/block.h"
 #include "sluice/limit.h"
 #include "sluice/overrides.h"
 #include "sluice/store.h"
@@ -90,8 +92,15 @@ class KeyBlock {
     return true;
   }
   bool end() {
-    if (counter_.limit->block && !did(Verb::kUnblock)) return false;
-    return end_override();
+    if (counter_.limit->block) return did(Verb::kUnblock) && end_override();
+    if (!end_override()) return false;
+    // The limit may have had a `block` before. What the store keeps of that has no effect, so that
+    // it need not succeed.
+    const auto any = Block::make({.after = 1, .within = kMinPeriod, .time = kMinPeriod});
+    Charge charge = counter_.charge(1);
+    charge.block = &*any;
+    static_cast<void>(store().apply_one(Verb::kUnblock, charge, {}));
+    return true;
   }
   // Writes whether it holds, and what it has replaced. Returns false as start() does.
   bool write(JsonWriter& json) const {
@@ -154,17 +163,21 @@ void answer_blocks(const Call& call, const Selection& chosen, std::string_view d
   });
 }
 
-// Answers with the blocks that hold, whatever the rule.
+// Answers with the blocks that have not ended, whatever the rule.
 void list_blocks(const Call& call) {
   if (!call.admin.find_blocks) return answer(call, 404, "this server has no blocks");
   const auto found = call.admin.find_blocks(call.number("count", kListed));
   if (!found) return answer(call, 503, "the blocks cannot be read: " + found.error());
+  const RuleSet rules = call.admin.rules.current();
   JsonWriter json;
   json.begin_object().key("blocks").begin_array();
   for (const BlockedKey& block : found->blocks) {
     json.begin_object().member("counter", rules::utf8_counter_key(block.key));
     if (!block.tag.empty()) json.member("tag", block.tag);
-    json.member("until", block.until).end_object();
+    json.member("until", block.until);
+    const auto place = rules::place_of(rules, block.key);
+    if (!place || !place->limit.block) json.member("effective", false);
+    json.end_object();
   }
   json.end_array().member("more", found->more);
   if (call.overrides() != nullptr && call.overrides()->size() > 0) {

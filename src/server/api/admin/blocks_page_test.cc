@@ -136,6 +136,29 @@ TEST_F(BlocksPage, ListsTheBlocksThatHold) {
   EXPECT_EQ(rest.at(0).at("until"), boost::json::parse(until.value(clock_.now() + 1min).view()));
 }
 
+TEST_F(BlocksPage, ABlockOfALimitThatBlocksNoMoreHasNoEffectAndCanBeEnded) {
+  ASSERT_EQ(call("PUT", std::string(kLogin) + "&for=1h").status, 200);
+  const auto is_effective = [&] {
+    const auto block = get("/v1/blocks").json().at("blocks").at(0).as_object();
+    EXPECT_EQ(block.at("counter"), "shop|login|address|ip=192.0.2.1");
+    return !block.contains("effective");
+  };
+  EXPECT_TRUE(is_effective());
+  std::string other = kRules;
+  other.replace(other.find("domain: shop"), 12, "domain: mall");
+  ASSERT_EQ(put(other).status, 200);
+  EXPECT_FALSE(is_effective());
+  std::string without = kRules;
+  const std::size_t begin = without.find(",\n          block:");
+  without.erase(begin, without.find("for: 15m }", begin) + 10 - begin);
+  ASSERT_EQ(put(without).status, 200);
+  EXPECT_FALSE(is_effective());
+  EXPECT_TRUE(ask());
+  EXPECT_EQ(call("DELETE", kLogin).json().at("limits").at(0).at("blocked"), false);
+  ASSERT_EQ(put(kRules).status, 200);
+  EXPECT_EQ(get("/v1/blocks").body, "{\"blocks\":[],\"more\":false}\n");
+}
+
 TEST_F(BlocksPage, ShowsABlockThatDenialsHaveStarted) {
   ask();
   EXPECT_EQ(ask().reason, Reason::kBlocked);
