@@ -26,22 +26,11 @@ namespace {
 
 using Errors = std::vector<RuleError>;
 
-Expected<std::string, Errors> read(const std::string& file) {
-  if (file != "-") return rules::read_file(file);
-  // Reads one byte more than the maximum, so that the check reports a file that is too long.
-  std::string text(rules::kMaxFileBytes + 1, '\0');
-  std::cin.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(std::cin.gcount()));
-  check_input();
-  return text;
-}
-
 // Prints that the file is valid, and its warnings, or its errors. Returns whether it is valid, and
 // has no warnings if these count as errors.
 bool check_file(const std::string& file, const FileKind& kind, bool is_strict) {
-  const auto text = read(file);
   Errors warnings;
-  const auto summary = text ? kind.check(*text, file, warnings) : text;
+  const auto summary = kind.check(file, warnings);
   if (!summary) print_errors(summary.error());
   print_errors(warnings);
   if (!summary || (is_strict && !warnings.empty())) return false;
@@ -118,6 +107,16 @@ void warn_about_variables(const std::set<std::string>& names) {
 
 void check_input() {
   if (std::ferror(stdin) != 0 || std::cin.bad()) throw Failed("standard input cannot be read");
+}
+
+Expected<std::string, std::vector<RuleError>> read_file(const std::string& file) {
+  if (file != "-") return rules::read_file(file);
+  // Reads one byte more than the maximum, so that the check reports a file that is too long.
+  std::string text(rules::kMaxFileBytes + 1, '\0');
+  std::cin.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(std::cin.gcount()));
+  check_input();
+  return text;
 }
 
 void print_errors(std::span<const RuleError> errors) {

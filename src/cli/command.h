@@ -83,6 +83,8 @@ class Command {
 // To be called after reading standard input to its end. Throws Failed if that has failed: to
 // std::cin an error looks like the end.
 void check_input();
+// Returns the text of a file, or of standard input for "-".
+Expected<std::string, std::vector<RuleError>> read_file(const std::string& file);
 // Prints errors or warnings of a file to standard error, each as a line.
 void print_errors(std::span<const RuleError> errors);
 
@@ -110,8 +112,8 @@ struct FileKind {
   std::string example;  // "rules check rules.yaml"
   // Checks a file, and adds its warnings, of a file with errors too. Returns a summary, "1 rule, 1
   // limit", which may be empty. Errors: all errors of the file.
-  std::function<Expected<std::string, std::vector<RuleError>>(
-      std::string_view text, const std::string& file, std::vector<RuleError>& warnings)>
+  std::function<Expected<std::string, std::vector<RuleError>>(const std::string& file,
+                                                              std::vector<RuleError>& warnings)>
       check;
   // Adds options to the subcommand; may be empty.
   std::function<void(Command)> add_options = {};

@@ -707,18 +707,32 @@ void add_show(Command rules, int& status) {
   command.run(status, "rules show", [flags] { return show(flags); });
 }
 
-Expected<std::string, std::vector<RuleError>> check_rules(std::string_view text,
-                                                          const std::string& file,
+// Reads a file, the files of a directory, or standard input for "-".
+server::FilesRead read_rules(const std::string& file) {
+  if (file != "-") return server::read_files({file});
+  server::FilesRead read;
+  auto text = read_file(file);
+  if (text) read.texts.push_back({file, *std::move(text)});
+  if (!text) read.errors = std::move(text.error());
+  return read;
+}
+
+// The files of a directory are one set, as for `sluice serve`.
+Expected<std::string, std::vector<RuleError>> check_rules(const std::string& file,
                                                           const RuleTerms& terms,
                                                           std::vector<RuleError>& warnings) {
-  auto rules = RuleSet::parse(text, file, terms);
-  if (!rules) {
-    const RuleText one{file, text};
-    static_cast<void>(rules::load_rules(std::span(&one, 1), terms, &warnings));
-    return Unexpected{std::move(rules.error())};
+  server::FilesRead read = read_rules(file);
+  const auto texts = views_of(read.texts);
+  const auto rules = RuleSet::parse(texts, terms);
+  if (rules && read.errors.empty()) {
+    warnings.assign(rules->warnings().begin(), rules->warnings().end());
+    return summary_of(*rules);
   }
-  warnings.assign(rules->warnings().begin(), rules->warnings().end());
-  return summary_of(*rules);
+  if (!rules) {
+    static_cast<void>(rules::load_rules(texts, terms, &warnings));
+    std::ranges::copy(rules.error(), std::back_inserter(read.errors));
+  }
+  return Unexpected{std::move(read.errors)};
 }
 
 // Prints Envoy's file as native rules. Prints differences in behaviour to standard error.
@@ -773,12 +787,11 @@ void add_rules(Command app, int& status) {
   const auto terms = std::make_shared<RuleTerms>(
       RuleTerms{.max_log_bytes = MemoryStoreOptions{}.max_log_bytes, .reads_lists = true});
   add_check(command, status,
-            {.files = "rules files",
+            {.files = "rules files, and the files of a directory as one set",
              .example = "rules check --strict rules.yaml",
              .check =
-                 [terms](std::string_view text, const std::string& file,
-                         std::vector<RuleError>& warnings) {
-                   return check_rules(text, file, *terms, warnings);
+                 [terms](const std::string& file, std::vector<RuleError>& warnings) {
+                   return check_rules(file, *terms, warnings);
                  },
              .add_options =
                  [terms](Command check) {

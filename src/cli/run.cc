@@ -80,10 +80,11 @@ int flush_output(int status) {
   return status == 0 ? kFailed : status;
 }
 
-Expected<std::string, std::vector<RuleError>> check_config(std::string_view text,
-                                                           const std::string& file,
+Expected<std::string, std::vector<RuleError>> check_config(const std::string& file,
                                                            std::vector<RuleError>& warnings) {
-  auto config = server::parse_config(text, file);
+  const auto text = read_file(file);
+  if (!text) return text;
+  auto config = server::parse_config(*text, file);
   if (!config) return Unexpected{std::move(config.error())};
   const auto error_of = [&file](const std::string& text) {
     const std::size_t end = std::min(text.find("; "), text.size());
