@@ -112,6 +112,8 @@ TEST_F(OverrideImport, AppliesNothingIfALineIsWrong) {
             "the member 'limit' is given twice; expected it once");
   EXPECT_EQ(wrong(R"({"counter":"a%7Cb|all|every","limit":1,"per":"1s","lease":"2s"})"),
             "'per' and 'lease' mean the same; expected one of them");
+  EXPECT_EQ(wrong(R"({"counter":"a%7Cb|all|every","limit":1,"lease":"2s"})"),
+            "'lease' is for 'concurrency'; expected 'per'");
   EXPECT_EQ(overrides_->all().size(), 0U);
 }
 

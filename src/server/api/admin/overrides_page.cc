@@ -35,6 +35,7 @@ struct GivenOverride {
   Attributes attributes = {};
   std::vector<std::string> names = {};  // of the attributes
   bool has_kind = false;
+  bool has_lease = false;
   Override given = {};
 
   bool set_kind(Kind kind, JsonProblem& problem);
@@ -122,6 +123,7 @@ bool GivenOverride::set_period(const JsonValue& value, JsonProblem& problem) {
     return problem.is("'per' and 'lease' mean the same", "expected one of them");
   }
   if (value.text.empty()) return problem.is_value("empty", kPeriod);
+  has_lease = value.name == "lease";
   const auto wrong = rules::set_period(value.text, given);
   return !wrong || problem.is(base::in_quotes(value.name) + ": " + *wrong, {});
 }
@@ -211,6 +213,15 @@ namespace {
 
 using Entry = Overrides::Page::Entry;
 
+// Returns why the limit of the counter does not have such a period, or an empty text.
+std::string find_lease_problem(const RuleSet& rules, const GivenOverride& of,
+                               std::string_view counter) {
+  if (!of.has_lease) return {};
+  const auto place = rules::place_of(rules, counter);
+  if (!place || place->limit.limit.algorithm() == Algorithm::kConcurrency) return {};
+  return "'lease' is for 'concurrency'; expected 'per'";
+}
+
 Unexpected<rules::OverrideError> wrong(std::string what) { return {{std::move(what)}}; }
 
 Expected<Entry, rules::OverrideError> read_entry(const RuleSet& rules, std::string_view text) {
@@ -229,6 +240,9 @@ Expected<Entry, rules::OverrideError> read_entry(const RuleSet& rules, std::stri
     auto checked = rules::check_counter(rules, line->counter, line->given);
     if (!checked) return Unexpected{std::move(checked.error())};
     line->counter = std::move(*checked);
+  }
+  if (auto problem = find_lease_problem(rules, *line, line->counter); !problem.empty()) {
+    return wrong(std::move(problem));
   }
   if (line->counter.size() > Overrides::kLongestKey) return wrong(too_long(line->counter));
   return Entry{std::move(line->counter), std::move(line->given)};
@@ -413,8 +427,11 @@ std::optional<std::string> name_it(const Call& call, const GivenOverride& of,
     return refuse(call, wrong->lacks_limit ? 404 : 400, wrong->what);
   }
   auto counter = name_override(rules, of.rule, of.limit_name, attributes, of.given);
-  if (counter) return std::move(*counter);
-  return refuse(call, 400, counter.error());
+  if (!counter) return refuse(call, 400, counter.error());
+  if (const auto problem = find_lease_problem(rules, of, *counter); !problem.empty()) {
+    return refuse(call, 400, problem);
+  }
+  return std::move(*counter);
 }
 
 // "override set: COUNTER: limit 100 per 2m burst 5, until 2100-01-01T00:00:00Z", for the log.

@@ -79,6 +79,18 @@ TEST_F(OverridesPage, ChangesTheNumbersOfKeys) {
   EXPECT_EQ(set(R"("limit":3)").json().at("was"), "blocked");
 }
 
+TEST_F(OverridesPage, ALeaseIsOfPermits) {
+  EXPECT_EQ(set(R"("limit":500,"lease":"100ms")").detail(),
+            "'lease' is for 'concurrency'; expected 'per'");
+  EXPECT_EQ(overrides_->all().size(), 0U);
+  open({R"(version: 1
+rules: [ { name: all, limits: [ { name: l, algorithm: concurrency, limit: 2, lease: 1m } ] } ]
+)"});
+  const auto given = call("PUT", "/v1/overrides/all/l", {}, R"({"limit":5,"lease":"10s"})");
+  EXPECT_EQ(given.status, 200) << given.body;
+  EXPECT_EQ(given.json().at("per"), "10s");
+}
+
 TEST_F(OverridesPage, EndsAfterAPeriod) {
   const Instant before = SystemClock().now();
   EXPECT_EQ(set(R"("limit":9,"for":"1h")").status, 200);
