@@ -95,7 +95,7 @@ std::vector<server::RulesText> texts_of(AdminClient& client, std::uint64_t versi
 std::vector<server::RulesText> texts_with(std::vector<server::RulesText> texts,
                                           const std::vector<server::TemporaryChange>& changes) {
   for (server::TemporaryChange one : changes) {
-    if (write_change(texts, one) || !one.rule.starts_with(kPlanPlace)) continue;
+    if (!one.has_effect || write_change(texts, one) || !one.rule.starts_with(kPlanPlace)) continue;
     one.rule.erase(0, kPlanPlace.size());
     one.of_plan = true;
     write_change(texts, one);

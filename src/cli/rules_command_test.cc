@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/rule_differences.h"
 
 namespace sluice::cli {
 namespace {
@@ -200,6 +201,15 @@ TEST_F(RulesCommand, ComparesRules) {
       "{\"change\":\"changed\",\"rule\":\"a\",\"limit\":\"a/0\",\"key\":\"limit\",\"old\":\"2\","
       "\"new\":\"1\"},"
       "{\"change\":\"removed\",\"rule\":\"b\"}]}\n");
+}
+
+TEST_F(RulesCommand, AChangeForATimeWithoutEffectIsNoDifference) {
+  const std::vector<server::RulesText> texts{{"a.yaml", kRight}};
+  server::TemporaryChange change{
+      .rule = "a", .key = "limit", .value = "9", .until = {}, .limit = "a/0"};
+  EXPECT_EQ(compare_texts(texts, texts_with(texts, {change})).size(), 1U);
+  change.has_effect = false;
+  EXPECT_TRUE(compare_texts(texts, texts_with(texts, {change})).empty());
 }
 
 TEST_F(RulesCommand, ComparesOnlyRulesThatAreRight) {
