@@ -151,7 +151,8 @@ class RunningServer(RulesOfAServer):
             self.assertEqual(self.run_rules("set", *words).stderr, "")
 
     def test_the_undo_of_a_change_for_a_time_says_that_it_ends_earlier_ones(self):
-        self.run_ok("set", "api", "mode=shadow", "--for", "1h")
+        self.assertIn("warning: the shadow rule 'api'",
+                      self.run_rules("set", "api", "mode=shadow", "--for", "1h").stderr)
         for place, number in ("a%2Fb/all", 30), ("plans/free/requests", 20):
             whole = place[:place.rindex("/")]
             undo = rf": sluice rules set {whole} --for 0s --admin \S+\n\Z"
@@ -164,13 +165,13 @@ class RunningServer(RulesOfAServer):
             self.assertRegex(again.stderr, r"\Aundo" + undo)
 
     def test_temporary_changes_are_ended(self):
-        self.run_ok("set", "api", "mode=shadow", "--for", "1h")
+        self.run_rules("set", "api", "mode=shadow", "--for", "1h")
         self.assertEqual(self.run_ok("set", "api", "--for", "0s"),
                          "temporary changes of rule api ended: version 3\n")
         self.assertIn("rule 'api' has no temporary change; expected a rule of 'temporary' in GET ",
                       self.refused("set", "api", "--for", "0s"))
         other = self.serve(rules=self.rules)
-        self.run_ok("set", "api", "mode=shadow", "--for", "1h")
+        self.run_rules("set", "api", "mode=shadow", "--for", "1h")
         for status in (0, 1):  # the second time, there is nothing to end on both
             done = self.run_rules("set", "api", "--for", "0s", "--admin", other.admin)
             self.assertEqual(done.returncode, status, done)

@@ -433,6 +433,18 @@ TEST_F(RulePatch, AChangeForATimeEndsByItselfAndLeavesTheTexts) {
   EXPECT_FALSE(get("/v1/status").json().as_object().contains("temporary"));
 }
 
+TEST_F(RulePatch, AChangeForATimeAnswersWithTheWarningsThatItCauses) {
+  open(
+      {"version: 1\nrules:\n"
+       "  - { name: api, limits: [ { algorithm: gcra, limit: 1, per: 1m } ], match: { path: /x } "
+       "}\n"
+       "  - { name: rest, limits: [ { algorithm: gcra, limit: 1, per: 1m } ] }\n"});
+  const Answered answered = patch(R"({"mode":"shadow","for":"1h"})");
+  ASSERT_TRUE(answered.json().as_object().contains("warnings")) << answered.body;
+  EXPECT_EQ(answered.json().at("warnings").at(0).at("what"),
+            "the shadow rule 'api' ends the search before 'rest'");
+}
+
 TEST_F(RulePatch, AChangeForATimeOutlivesOtherRules) {
   open({kRules});
   EXPECT_EQ(patch(R"({"on_store_error":"deny","for":"1h"})").status, 200);

@@ -344,7 +344,7 @@ struct Effect {
   std::string_view where = "this server";
   std::string note = {};           // why the rules in Redis are not changed
   std::uint64_t pushed = 0;        // their version in Redis; 0: they are not there
-  const RuleSet* tried = nullptr;  // the rules that a dry run has checked
+  const RuleSet* tried = nullptr;  // the rules whose warnings and numbers count instead
 };
 
 std::string end_of_change(const RulesManager& rules, Outcome outcome) {
@@ -485,11 +485,20 @@ std::vector<RulesText> with_changes(std::vector<RulesText> texts,
   return texts;
 }
 
+// Adds the changes for a time to the texts of the active rules, and their warnings.
+ActiveRules with_temporary(const Call& call, ActiveRules rules,
+                           std::span<const TemporaryChange> changes) {
+  if (changes.empty()) return rules;
+  rules.texts = std::make_shared<const std::vector<RulesText>>(with_changes(*rules.texts, changes));
+  if (auto checked = call.admin.rules.check(*rules.texts)) rules.rules = *std::move(checked);
+  return rules;
+}
+
 // Answers what a change would do, and the warnings that it would cause.
 void try_change(const Call& call, ActiveRules now, const Subject& subject, const Patch& patch,
                 Effect effect) {
   auto temporary = call.admin.rules.status().temporary;
-  now.texts = std::make_shared<const std::vector<RulesText>>(with_changes(*now.texts, temporary));
+  now = with_temporary(call, std::move(now), temporary);
   std::erase_if(temporary,
                 [&](const TemporaryChange& one) { return replaces(patch.changes, subject, one); });
   effect.texts = with_changes(std::move(effect.texts), temporary);
@@ -526,10 +535,10 @@ void change_for_now(const Call& call, const ActiveRules& before, const Subject& 
     const auto checked = call.admin.rules.check(effect.texts);
     if (!checked) return answer_errors(400, checked.error(), call.response);
   }
-  ActiveRules was = before;
-  was.texts = std::make_shared<const std::vector<RulesText>>(
-      with_changes(*before.texts, call.admin.rules.status().temporary));
+  const ActiveRules was = with_temporary(call, before, call.admin.rules.status().temporary);
   effect.texts = with_changes(*was.texts, changes);
+  const auto tried = call.admin.rules.check(effect.texts);  // for its warnings
+  if (tried) effect.tried = &*tried;
   rules::RuleChanges ended;
   std::erase_if(changes, [&](const TemporaryChange& one) {
     const auto texts = with_changes(*before.texts, {&one, 1});
