@@ -261,7 +261,9 @@ void print_limit(const std::string& rule, const object& limit) {
   print("plan      ", text_in(limit, "plan"));
   if (number_in(limit, "reset_after_ms") > 0) print("full in   ", wait_in(limit, "reset_after_ms"));
   if (const auto* const given = limit.if_contains("override")) {
-    print("override  ", given_text(given->as_object()));
+    object shown = given->as_object();
+    const bool is_vain = shown.erase("effective") > 0;
+    print("override  ", given_text(shown) + (is_vain ? kNoEffect : ""));
   }
   if (const auto* const denied = limit.if_contains("denied")) {
     std::string counts;

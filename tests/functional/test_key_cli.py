@@ -228,6 +228,13 @@ class Commands(ServerTest):
         shown = self.run_ok("api", "header.x-customer=d")
         self.assertIn("  limit     9 per 1h (token_bucket)\n  plan      free\n  override  limit 9, until 20", shown)
 
+    def test_the_plan_of_an_override_that_is_gone_has_no_effect(self):
+        server = self.serve(rules=RULES)
+        key(server, "api", "header.x-customer=1", "--plan", "pro")
+        server.admin_request("PUT", "/v1/rules", RULES.replace("pro:", "gold:"))
+        self.assertIn("  plan      free\n  override  plan pro, without effect on the active rules\n",
+                      key(server, "api", "header.x-customer=1").stdout)
+
     def test_a_list_is_sorted_and_ends_at_its_maximum(self):
         for i in range(12):
             self.run_ok("api", f"header.x-customer={i}", "--set", "limit=9")

@@ -7,6 +7,7 @@
 #include "base/quoted.h"
 #include "core/limit.h"
 #include "rules/override_text.h"
+#include "rules/plans.h"
 #include "rules/rule_set.h"
 
 namespace sluice::server {
@@ -97,7 +98,9 @@ std::vector<RuleCounter> counters_of(const RuleSet& rules, const Rule& rule,
       counter.label = text.substr(*label);
       if (const auto given = overrides != nullptr ? overrides->find(counter.key) : std::nullopt) {
         counter.numbers = rules::numbers_with(*given, rule, limit, counter.numbers);
-        if (given->kind == Override::Kind::kPlan) counter.plan = given->plan;
+        const bool has_plan = given->kind == Override::Kind::kPlan && has_plans &&
+                              rules::find_plan(rule, given->plan);
+        if (has_plan) counter.plan = given->plan;
       }
     } else {
       counter.missing = missing_of(compiled.limits[i].key, set.attributes, values);

@@ -134,6 +134,8 @@ void write_exceptions(const Call& call, const RuleCounter& counter, std::uint64_
   if (!given) return;
   json.key("override").begin_object();
   write_override(json, *given);
+  const bool is_plan = given->kind == Override::Kind::kPlan;
+  if (is_plan && given->plan != counter.plan) json.member("effective", false);
   json.end_object();
 }
 

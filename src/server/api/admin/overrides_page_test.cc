@@ -105,6 +105,18 @@ TEST_F(OverridesPage, EndsAfterAPeriod) {
   EXPECT_EQ(set(R"("limit":9,"for":"soon")").status, 400);
 }
 
+TEST_F(OverridesPage, NamesNoPlanThatIsGone) {
+  EXPECT_EQ(set(R"("plan":"pro")").status, 200);
+  std::string rules = kRules;
+  rules.replace(rules.find("pro:"), 4, "big:");
+  open({rules});
+  const boost::json::value shown =
+      get("/v1/keys?rule=api&header.x-customer=7").json().at("limits").at(0);
+  EXPECT_EQ(shown.at("limit"), 2);
+  EXPECT_EQ(shown.at("plan"), "free");
+  EXPECT_EQ(shown.at("override"), (boost::json::value{{"plan", "pro"}, {"effective", false}}));
+}
+
 TEST_F(OverridesPage, ListsThemInPages) {
   for (int i = 0; i < 25; ++i) {
     const std::string customer = std::to_string(i);
