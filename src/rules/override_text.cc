@@ -12,6 +12,7 @@
 #include "rules/diagnostics.h"
 #include "rules/fields.h"
 #include "rules/plans.h"
+#include "rules/rule_changes.h"
 #include "rules/rule_set.h"
 
 namespace sluice {
@@ -86,12 +87,12 @@ Expected<const RuleLimit*> find_limit(const RuleSet& rules, std::string_view rul
     return Unexpected{expected_one_of("there is no rule " + in_quotes(rule_name), rules.rules())};
   }
   const auto limit = std::ranges::find(rule->limits, limit_name, &RuleLimit::name);
-  if (limit == rule->limits.end()) {
-    return Unexpected{expected_one_of(
-        "the rule " + in_quotes(rule_name) + " has no limit " + in_quotes(limit_name),
-        rule->limits)};
+  if (limit != rule->limits.end() && !rules.impl().compiled_of(*rule, *limit).removed) {
+    return &*limit;
   }
-  return &*limit;
+  return Unexpected{
+      expected_one_of("the rule " + in_quotes(rule_name) + " has no limit " + in_quotes(limit_name),
+                      sluice::rules::without_removed(rules, *rule).limits)};
 }
 
 // Returns the counter of the limit, or nothing if an attribute of its key is missing.

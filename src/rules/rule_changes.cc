@@ -738,6 +738,15 @@ RuleSet keep_removed(const RuleSet& before, const RuleSet& after, Instant now) {
   return RuleSet(std::move(kept));
 }
 
+Rule without_removed(const RuleSet& rules, const Rule& rule) {
+  Rule out = rule;
+  out.limits.clear();
+  for (const RuleLimit& limit : rule.limits) {
+    if (!rules.impl().compiled_of(rule, limit).removed) out.limits.push_back(limit);
+  }
+  return out;
+}
+
 Expected<RuleEdit, EditError> edit_rule(std::span<const RuleText> files, std::string_view rule,
                                         const RuleChanges& changes) {
   for (std::size_t i = 0; i < files.size(); ++i) {

@@ -62,6 +62,8 @@ RuleSet change_rules(const RuleSet& rules, const std::function<void(Rule& rule)>
 // more, for as long as an id can be known there. They admit nothing; what is about an id that they
 // know goes to them, and not to another budget of the row. Only rows of which a budget stays.
 RuleSet keep_removed(const RuleSet& before, const RuleSet& after, Instant now);
+// Returns a rule of the set without such budgets.
+Rule without_removed(const RuleSet& rules, const Rule& rule);
 
 // A file with its new text.
 struct RuleEdit {

@@ -4,6 +4,8 @@
 #include <functional>
 #include <utility>
 
+#include "rules/rule_set.h"
+
 namespace sluice::server {
 
 std::string_view built_in_rules() noexcept {
@@ -181,7 +183,10 @@ std::size_t PastRules::bytes() const noexcept {
 
 std::size_t count_limits(const RuleSet& rules) noexcept {
   std::size_t limits = 0;
-  for (const Rule& rule : rules.rules()) limits += rule.limits.size();
+  for (const Rule& rule : rules.rules()) {
+    limits += static_cast<std::size_t>(std::ranges::count_if(
+        rules.impl().compiled_of(rule).limits, [](const auto& limit) { return !limit.removed; }));
+  }
   return limits;
 }
 

@@ -139,6 +139,30 @@ TEST_F(OverridesPage, ListsThemInPages) {
   EXPECT_EQ(get("/v1/overrides?rule=x").detail(), "there is no rule 'x', and no override of it");
 }
 
+TEST_F(OverridesPage, ABudgetThatHasLeftItsRowIsNone) {
+  const auto rules = [](const std::string& name) {
+    return "version: 1\nrules:\n  - name: llm\n    limits:\n      - name: " + name +
+           "\n        algorithm: budget\n        limit: 9\n        per: month\n"
+           "        overflow: { name: credits, limit: 5, per: never }\n";
+  };
+  open({rules("month")});
+  ASSERT_EQ(call("PUT", "/v1/overrides/llm/month", {}, R"({"limit":5})").status, 200);
+  ASSERT_EQ(put(rules("monthly")).status, 200);
+  EXPECT_EQ(manager_->status().limits, 2U);
+  const std::string none =
+      "the rule 'llm' has no limit 'month'; expected one of: monthly or credits";
+  EXPECT_EQ(call("PUT", "/v1/overrides/llm/month", {}, R"({"limit":5})").detail(), none);
+  const Answered imported =
+      call("POST", "/v1/overrides", {}, "{\"counter\":\"default|llm|month\",\"limit\":5}\n");
+  EXPECT_EQ(imported.detail(), none);
+  EXPECT_EQ(imported.json().at("unknown"), true);
+  const auto limits = get("/v1/keys?rule=llm").json().at("limits").as_array();
+  ASSERT_EQ(limits.size(), 2U);
+  EXPECT_EQ(limits[0].at("name"), "monthly");
+  EXPECT_EQ(get("/v1/keys?rule=llm&limit=month").status, 404);
+  EXPECT_EQ(call("DELETE", "/v1/overrides?counter=default|llm|month").status, 200);
+}
+
 TEST_F(OverridesPage, ListsAndRemovesThoseOfARuleThatIsGone) {
   ASSERT_TRUE(overrides_->set("default|old|l|k=1", {.limit = 9}));
   ASSERT_TRUE(overrides_->set("other|old|l|k=50%25", {.limit = 9}));

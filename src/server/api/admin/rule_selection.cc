@@ -8,6 +8,8 @@
 #include "base/quoted.h"
 #include "base/request_target.h"
 #include "rules/counter_key.h"
+#include "rules/rule_changes.h"
+#include "rules/rule_set.h"
 #include "rules/schema.h"
 #include "server/decide/named_attributes.h"
 #include "server/protocol/http/fields.h"
@@ -49,13 +51,14 @@ bool Selection::find_counters(const Call& call) {
   const AttributesBy attributes(
       [&](std::string_view attribute) { return find_attribute(call.query, attribute, buffers); });
   for (RuleCounter& counter : counters_of(rules_, *rule_, attributes, call.overrides())) {
+    if (rules_.impl().compiled_of(*rule_, *counter.limit).removed) continue;
     if (!limit_ || is_all() || counter.limit->name == name) {
       counters_.push_back(std::move(counter));
     }
   }
   if (is_all()) drop_shared();
   if (!counters_.empty() || !limit_ || is_all()) return true;
-  answer_no_limit(call, *rule_, *limit_);
+  answer_no_limit(call, rules::without_removed(rules_, *rule_), *limit_);
   return false;
 }
 
@@ -82,7 +85,8 @@ bool Selection::may_change(const Call& call, std::string_view what) const {
   if (!is_one() && !is_all()) {
     answer(call, 400,
            "rule " + in_quotes(rule_->name) + " has several limits; expected limit=NAME (" +
-               rule_->name + "/NAME on the command line), one of: " + names_of(rule_->limits) +
+               rule_->name + "/NAME on the command line), one of: " +
+               names_of(rules::without_removed(rules_, *rule_).limits) +
                "; or limit=* for all that read these attributes");
     return false;
   }

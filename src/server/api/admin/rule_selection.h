@@ -31,7 +31,7 @@ class Selection {
   const Rule& rule() const { return *rule_; }
   const std::vector<RuleCounter>& counters() const { return counters_; }
   // Whether one limit was named or the rule has only one.
-  bool is_one() const { return rule_->limits.size() == 1 || (limit_ && *limit_ != "*"); }
+  bool is_one() const { return counters_.size() == 1 || (limit_ && *limit_ != "*"); }
   // All limits: without those that are for all requests, if another one reads the attributes.
   bool is_all() const { return limit_ == "*"; }
   // Whether the request names what it changes, so that it does not change the counter of all
