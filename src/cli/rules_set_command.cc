@@ -106,7 +106,6 @@ ChangePlace changed_place(const std::string& text, bool is_whole) {
         kUsage);
   }
   limit = with_slashes(limit);
-  if (!is_plan && base::is_digits(limit)) limit = with_slashes(name) + "/" + limit;
   return {(is_plan ? "/v1/plans/" : "/v1/rules/") + encoded_once(name),
           is_plan ? "" : encoded_once(name), limit};
 }
@@ -168,10 +167,11 @@ void add_plan_price(boost::json::object& members, const std::string& name,
 
 constexpr std::array<std::string_view, 4> kLimitNames{"limit", "per", "burst", "lease"};
 
-// Whether the place is a rule, and a change is one of its limit, so that the server says which
-// that is.
+// Whether the server is to say which limit is meant: the only one of a rule, or the one with an
+// index, which may be a name too.
 bool lacks_limit(const ChangeFlags& flags, const ChangePlace& place) {
-  if (place.rule.empty() || !place.limit.empty()) return false;
+  if (place.rule.empty()) return false;
+  if (!place.limit.empty()) return base::is_digits(place.limit);
   return std::ranges::any_of(flags.values, [](const std::string& text) {
     const std::string_view name = std::string_view(text).substr(0, text.find('='));
     return std::ranges::find(kLimitNames, name) != kLimitNames.end();
@@ -311,13 +311,16 @@ boost::json::object change(AdminClient& client, const std::string& target, const
 }
 
 int change_servers(const ChangeFlags& flags) {
-  ChangePlace place = changed_place(flags.place, flags.values.empty() && !flags.length.empty());
+  const ChangePlace given =
+      changed_place(flags.place, flags.values.empty() && !flags.length.empty());
+  ChangePlace place = given;
   const bool lacks = lacks_limit(flags, place);
-  std::string body = lacks ? std::string() : change_body(flags, place);
+  std::string body = lacks && place.limit.empty() ? std::string() : change_body(flags, place);
   return ask_servers(*flags.admin, flags.servers, "rules set", [&](const AdminFlags& one) {
     AdminClient client(one);
     if (lacks) {
-      place.limit = only_limit(client, "rule=" + place.rule, flags.place);
+      const std::string limit = given.limit.empty() ? "" : "&limit=" + given.limit;
+      place.limit = only_limit(client, "rule=" + given.rule + limit, flags.place);
       body = change_body(flags, place);
     }
     const bool is_for_a_time = !flags.length.empty() && !flags.values.empty();

@@ -77,6 +77,22 @@ rules:
         self.assertRegex(self.run_rules("diff", 1, 2).stdout, rf"\A{changed}\n\Z")
 
 
+class NamesOfDigits(RulesOfAServer):
+    rules = """version: 1
+rules:
+  - name: num
+    limits:
+      - { name: "404", algorithm: gcra, limit: 1, per: 1s }
+      - { algorithm: token_bucket, limit: 1, per: 1s, burst: 20 }
+"""
+
+    def test_a_name_counts_before_an_index(self):
+        self.assertIn("~ rule num, limit 404: limit 1 -> 5\n", self.run_ok("set", "num/404", "limit=5"))
+        self.assertIn("~ rule num, limit num/1: limit 1 -> 6\n", self.run_ok("set", "num/1", "limit=6"))
+        self.assertIn("rule 'num' has no limit '7'; expected one of: 404, num/1",
+                      self.refused("set", "num/7", "limit=6"))
+
+
 class RunningServer(RulesOfAServer):
     def test_numbers_and_the_mode_are_changed_at_once(self):
         until = (" of this server, active until the rules files or their lists change, or the server reloads or "
