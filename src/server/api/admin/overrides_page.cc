@@ -488,13 +488,14 @@ bool is_of(std::string_view counter, std::string_view rule) {
   return counter.starts_with(rule);
 }
 
-// Lists the overrides of a rule that is not there: `marked` is "|RULE|".
-Overrides::Page list_unknown(const Overrides& overrides, std::uint64_t from, std::size_t most,
+// Lists the overrides of a rule, which need not be there, in any domain: `marked` is "|RULE|".
+Overrides::Page list_of_rule(const Overrides& overrides, std::uint64_t from, std::size_t most,
                              std::string_view marked) {
   constexpr std::size_t kAtOnce = 1000;
   Overrides::Page found{{}, from};
   while (found.next && found.entries.size() < most) {
-    Overrides::Page page = overrides.list(*found.next, std::min(most, kAtOnce));
+    Overrides::Page page =
+        overrides.list(*found.next, std::min(most - found.entries.size(), kAtOnce));
     for (auto& entry : page.entries) {
       if (is_of(entry.counter, marked)) found.entries.push_back(std::move(entry));
     }
@@ -529,14 +530,9 @@ std::optional<Overrides::Page> list(const Call& call, std::uint64_t from, std::s
   std::string marked = "|";
   rules::append_name(marked, *name);
   marked += '|';
+  Overrides::Page page = list_of_rule(*call.overrides(), from, most, marked);
   const RuleSet rules = call.admin.rules.current();
-  if (const Rule* rule = rules.find(*name)) {
-    std::string prefix;
-    rules::append_name(prefix, rule->domain);
-    return call.overrides()->list(from, most, prefix + marked);
-  }
-  Overrides::Page page = list_unknown(*call.overrides(), from, most, marked);
-  if (from > 0 || !page.entries.empty()) return page;
+  if (from > 0 || !page.entries.empty() || rules.find(*name) != nullptr) return page;
   return refuse(call, 404, "there is no rule '" + *name + "', and no override of it");
 }
 

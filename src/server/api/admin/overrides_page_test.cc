@@ -184,6 +184,13 @@ TEST_F(OverridesPage, ListsAndRemovesThoseOfARuleThatIsGone) {
   EXPECT_EQ(overrides_->all().size(), 1U);
 }
 
+TEST_F(OverridesPage, ListsThoseOfARuleOfAnotherDomain) {
+  ASSERT_TRUE(overrides_->set("other|api|requests|header.x-customer=7", {.limit = 9}));
+  EXPECT_EQ(set(R"("limit":9)").status, 200);
+  EXPECT_EQ(get("/v1/overrides?rule=api").json().at("overrides").as_array().size(), 2U);
+  EXPECT_EQ(get("/v1/overrides?rule=all").json().at("overrides").as_array().size(), 0U);
+}
+
 TEST_F(OverridesPage, RefusesACursorThatIsNoNumber) {
   EXPECT_EQ(get("/v1/overrides?cursor=x").detail(),
             "'cursor' is 'x'; expected a whole number from 0 to 18446744073709551615");
