@@ -291,6 +291,14 @@ int print_limits(const KeyFlags& flags, const object& answer, const Print& print
   return 0;
 }
 
+// Says that a rule in shadow mode denies nothing, even if the key is blocked.
+void print_mode(const KeyFlags& flags, const object& answer) {
+  if (flags.json || !answer.contains("mode")) return;
+  std::cout << std::flush;
+  std::cerr << "The rule " << replay::printable(text_in(answer, "rule"))
+            << " is in shadow mode, so that it denies nothing.\n";
+}
+
 // Throws Failed if every limit lacks an attribute, so that there is no counter.
 void check_attributes(const object& answer) {
   std::string lacks;
@@ -311,7 +319,9 @@ int show(const KeyFlags& flags, std::string_view method) {
   const object answer = client.ask_json(method, target);
   check_attributes(answer);
   print_full_store(client, flags.json ? std::cerr : std::cout);
-  return print_limits(flags, answer, print_limit);
+  const int status = print_limits(flags, answer, print_limit);
+  print_mode(flags, answer);
+  return status;
 }
 
 // " --set limit=100,per=1m --until 2026-12-01T00:00:00Z": the flags that set the override.
@@ -512,10 +522,18 @@ int change_override(const KeyFlags& flags, std::string_view method) {
 int start_block(const KeyFlags& flags) {
   // The path of an override also refuses attributes that the key does not read.
   const bool is_one = limit_in(flags.place) != encoded_once("*");
-  if (flags.block == "forever" && is_one) return change_override(flags, "PUT");
+  if (flags.block == "forever" && is_one) {
+    const int status = change_override(flags, "PUT");
+    const auto blocks = json_of(AdminClient(flags.admin).ask("GET", blocks_of(flags)));
+    if (blocks) print_mode(flags, *blocks);
+    return status;
+  }
   const bool is_instant = base::parse_rfc3339(flags.block).has_value();
   const std::string length = (is_instant ? "&until=" : "&for=") + url_encoded(flags.block);
-  return print_blocks(flags, AdminClient(flags.admin).ask_json("PUT", blocks_of(flags) + length));
+  const object answer = AdminClient(flags.admin).ask_json("PUT", blocks_of(flags) + length);
+  const int status = print_blocks(flags, answer);
+  print_mode(flags, answer);
+  return status;
 }
 
 void check(const KeyFlags& flags) {

@@ -463,6 +463,13 @@ rules: [ { name: login, limits: [ { name: address, key: "{ip}", algorithm: gcra,
             "forever\n",
         )
 
+    def test_a_rule_in_shadow_mode_blocks_nothing_and_says_so(self):
+        server = self.serve(rules=RULES.replace("name: api", "name: api\n    mode: shadow"))
+        place = ("api", "header.x-customer=1")
+        for words in ((), ("--block", "15m"), ("--block", "forever")):
+            self.assertEqual(key(server, *place, *words).stderr.splitlines()[-1],
+                             "The rule api is in shadow mode, so that it denies nothing.")
+
     def test_overrides_of_a_rule_that_is_gone_can_be_moved_and_removed(self):
         self.run_ok("a%2Fb/all", "ip=::1", "--unlimited")
         self.run_ok("api/requests", "header.x-customer=1", "--set", "limit=7")

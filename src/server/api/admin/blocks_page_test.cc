@@ -168,6 +168,15 @@ TEST_F(BlocksPage, ShowsABlockThatDenialsHaveStarted) {
             900'000);
 }
 
+TEST_F(BlocksPage, SaysThatAShadowRuleDeniesNothing) {
+  EXPECT_FALSE(get(kLogin).json().as_object().contains("mode"));
+  std::string shadow = kRules;
+  shadow.replace(shadow.find("name: login"), 11, "name: login\n    mode: shadow");
+  open({shadow});
+  EXPECT_EQ(call("PUT", std::string(kLogin) + "&for=1h").json().at("mode"), "shadow");
+  EXPECT_EQ(get("/v1/keys?rule=login&ip=192.0.2.1").json().at("mode"), "shadow");
+}
+
 TEST_F(BlocksPage, ShowsTheBlockOfALimitThatIsNow0) {
   ask();
   EXPECT_EQ(ask().reason, Reason::kBlocked);

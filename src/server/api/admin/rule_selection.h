@@ -94,7 +94,9 @@ void answer_each(const Call& call, const Selection& chosen, const Write& write) 
     if (write_key(json, counter) && !write(json, counter)) return;
     json.end_object();
   }
-  answer(call.response, 200, json.end_array().end_object());
+  json.end_array();
+  if (chosen.rule().mode == RuleMode::kShadow) json.member("mode", "shadow");
+  answer(call.response, 200, json.end_object());
 }
 
 }  // namespace sluice::server::pages
