@@ -31,11 +31,10 @@ std::string yaml_quoted(std::string_view text) {
   return out + '"';
 }
 
-// Returns the characters of a name that fit into that of a limit.
-std::string_view shortened(std::string_view name) {
-  constexpr std::size_t kMost = 128;
-  if (name.size() <= kMost) return name;
-  const std::string_view cut = name.substr(0, kMost);
+// Returns the characters of a name that fit into `most` bytes, by default those of a limit's name.
+std::string_view shortened(std::string_view name, std::size_t most = 128) {
+  if (name.size() <= most) return name;
+  const std::string_view cut = name.substr(0, most);
   return cut.substr(0, std::min(base::find_invalid_utf8(cut), cut.size()));
 }
 
@@ -219,11 +218,9 @@ class Converter {
   std::string unique_name(const Descriptor& descriptor) {
     // Names are shortened, and a long domain leaves no room for the rest.
     const std::string& whole = descriptor.rule.name;
-    std::string name = whole.substr(std::min(domain_.name.size() + 1, whole.size())).substr(0, 100);
-    if (name.empty()) name = "descriptor";
-    for (char& c : name) {
-      if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) >= 0x7F) c = '?';
-    }
+    const std::string_view rest =
+        std::string_view(whole).substr(std::min(domain_.name.size() + 1, whole.size()));
+    const std::string name(rest.empty() ? "descriptor" : shortened(rest, 100));
     std::string out = name;
     for (int i = 2; !names_.insert(out).second; ++i) out = name + " #" + std::to_string(i);
     return out;

@@ -110,6 +110,20 @@ TEST(Convert, WritesRulesThatLoadWhateverTheTexts) {
   EXPECT_EQ(remarks.back(), "d/not_x: omitted: its key 'not' cannot be the name of an attribute");
 }
 
+TEST(Convert, KeepsTheLettersOfNames) {
+  const std::string longest = std::string(94, 'n') + "\u00e9" + "x";  // of "city_" and 100 bytes
+  const auto rules =
+      RuleSet::parse(converted("domain: d\ndescriptors:\n"
+                               "  - { key: city, value: \"\u65e5\u672c\", rate_limit: { unit: day, "
+                               "requests_per_unit: 1 } }\n"
+                               "  - { key: city, value: " +
+                               longest + ", rate_limit: { unit: day, requests_per_unit: 1 } }\n"),
+                     "f");
+  ASSERT_TRUE(rules) << rules.error().front().to_string();
+  EXPECT_EQ(decided_by(*rules, {{"city", "\u65e5\u672c"}}), "city_\u65e5\u672c");
+  EXPECT_EQ(decided_by(*rules, {{"city", longest}}), "city_" + std::string(94, 'n'));
+}
+
 TEST(Convert, RemarksOnWhatItOmitsOrChanges) {
   converted();
   const auto remarked = [&](std::string_view text) {
