@@ -122,7 +122,7 @@ bool TemporaryChange::is_of_same(const TemporaryChange& other) const {
   return of_plan == other.of_plan && rule == other.rule && limit == other.limit;
 }
 
-// Returns the rules of the texts with the changes that shall have an effect, and sets which have.
+// Returns the rules of the texts with the changes that should have an effect, and sets which have.
 // Errors: the rules are wrong with the numbers of limits.
 Expected<RuleSet, RulesManager::Errors> RulesManager::with_changes(
     const RuleSet& rules, const Texts& texts, std::vector<TemporaryChange>& changes) const {
