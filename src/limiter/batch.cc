@@ -429,32 +429,43 @@ Decision Batch::ask_rest(Store& store, Action action, Indices indices) {
 }
 
 // A peek answers as a take would, so charges that only look ask for what is left, and answer with
-// that. If it is less than their cost, a take of all charges is denied, which can start a block.
+// that. If it is less than their cost, the same request for all charges is denied, which can start
+// a block; a take in place of one that would wait, or would take less.
 Decision Batch::ask_after_look(Store& store, Action action, Indices indices) {
   taken_.clear();
   looking_.clear();
   for (const std::size_t i : indices) (entries_[i].terms.looks ? looking_ : taken_).push_back(i);
   if (looking_.empty()) return ask_once(store, action, indices);
-  const Decision seen = ask_for_nothing(store, looking_);
-  if (!answers_each(seen)) return seen;
+  Decision said = ask_for_nothing(store, looking_);
+  if (!answers_each(said)) return said;
   const bool fits = std::all_of(looking_.begin(), looking_.end(), [this](std::size_t i) {
     return decisions_[i].allowed() && charges_[i].cost <= decisions_[i].remaining;
   });
+  const bool is_same = action.verb == Verb::kTake || action.verb == Verb::kHold;
   if (!fits) {
-    const Decision denied = ask_once(store, Verb::kTake, indices);
-    if (!denied.allowed()) return denied;
-    pass_over(indices);
-    ask_once(store, Verb::kRefund, indices);  // units have come since
-    restore_costs(indices);
+    const Action denies = is_same ? action : Action(Verb::kTake);
+    said = ask_once(store, denies, indices);
+    if (!said.allowed()) return said;
+    undo(store, denies.verb, is_same ? Indices(looking_) : indices);  // units have come since
+  } else if (taken_.empty()) {
+    return said;
   }
-  if (taken_.empty()) return seen;
-  const Decision said = ask_once(store, action, taken_);
+  if (!taken_.empty() && (fits || !is_same)) said = ask_once(store, action, taken_);
   if (!answers_each(said)) return said;
   answers_.clear();
   for (const std::size_t i : indices) answers_.push_back(decisions_[i]);
   Decision all = combine(answers_);
   all.taken = said.taken;
   return all;
+}
+
+// Gives back what charges have taken, which were admitted without an id, or have held.
+void Batch::undo(Store& store, Verb verb, Indices indices) {
+  for (const std::size_t i : indices) {
+    if (decisions_[i].passed_over) continue;
+    const bool is_held = verb == Verb::kHold && holds_amounts(charges_[i].limit.algorithm());
+    ask_once(store, is_held ? Verb::kCancel : Verb::kRefund, {&i, 1});
+  }
 }
 
 Decision Batch::ask_for_nothing(Store& store, Indices indices) {

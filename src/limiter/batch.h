@@ -62,7 +62,8 @@ struct BatchTerms {
 // `kLocal`.
 //
 // Charges that only look are a request of their own, which asks what is left. If that is less than
-// a cost, a take of all charges is denied; else the others are taken.
+// a cost, the request for all charges is denied; else the others are taken. A budget that only
+// looks has no id, but of a hold.
 //
 // Charges of which only the block counts are peeked at first, too. If one of their keys is blocked,
 // all charges are peeked at, and nothing is taken. So are all if the batch knows a blocked key with
@@ -191,6 +192,7 @@ class Batch {
   Decision ask_after_blocks(Store& store, Action action, Indices indices);
   Decision ask_rest(Store& store, Action action, Indices indices);
   Decision ask_after_look(Store& store, Action action, Indices indices);
+  void undo(Store& store, Verb verb, Indices indices);
   void pass_over(Indices indices);
   void restore_costs(Indices indices) noexcept;
   Decision ask_for_nothing(Store& store, Indices indices);

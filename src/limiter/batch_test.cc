@@ -3,11 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sluice/memory_store.h"
+#include "sluice/permit_id.h"
 #include "sluice/testing/manual_clock.h"
 
 namespace sluice::batch_test {
@@ -29,7 +32,13 @@ class TestStore final : public Store {
                  std::span<Decision> each) noexcept override {
     ++asked;
     if (!full_for.empty() && refuses(charges, each)) return Decision::refused(Reason::kStoreFull);
-    if (works) return memory_.apply(action, charges, now, each);
+    if (works) {
+      const Decision said = memory_.apply(action, charges, now, each);
+      if (const auto charge = std::exchange(untouched_next, {})) {
+        memory_.apply_one(Verb::kReset, *charge, now);
+      }
+      return said;
+    }
     std::fill(each.begin(), each.end(), kTimedOut);
     return kTimedOut;
   }
@@ -41,6 +50,7 @@ class TestStore final : public Store {
   int asked = 0;
   // The keys that it has no room for; and those from the second request on, if any.
   std::set<std::string_view> full_for, full_for_next;
+  std::optional<Charge> untouched_next;  // whose counter is untouched from the second request on
 
  private:
   bool refuses(std::span<const Charge> charges, std::span<Decision> each) {
@@ -617,6 +627,90 @@ TEST_F(BatchTest, FallsBackIfTheStoreFailsWhileItConsumesOnReject) {
   store_.works = false;
   add("a", 5, kAllow);
   EXPECT_EQ(decide(kConsume), kFallbackAllowed);
+}
+
+class BatchThatLooks : public BatchTest {
+ protected:
+  Charge amount(std::uint64_t cost) const {
+    Charge charge{"budget", budget(10).per(1h), cost};
+    charge.permit = &id_;
+    return charge;
+  }
+  // Asks a budget under an id next to a limit that is only looked at.
+  Decision ask(const Action& action, std::uint64_t cost) {
+    batch_.add(amount(cost), {});
+    add("looks", 2, {.looks = true}, 2);
+    return decide({.action = action});
+  }
+  Decision tell(Verb verb, std::uint64_t cost) { return store_.apply_one(verb, amount(cost), {}); }
+  // Exhausts what is looked at, until the second request if so.
+  void exhaust(bool once) {
+    add("looks", 2, {}, 2);
+    decide();
+    if (once) store_.untouched_next = Charge{"looks", per_hour(2)};
+  }
+
+  const Action hold_{Verb::kHold, 1min};
+  const PermitId id_ = PermitId::named("call");
+};
+
+TEST_F(BatchThatLooks, HoldsUnderItsIdIfUnitsComeMeanwhile) {
+  exhaust(true);
+  const Decision held = ask(hold_, 7);
+  EXPECT_EQ(held.reason, Reason::kOk);
+  EXPECT_FALSE(held.repeated);
+  EXPECT_EQ(held.ends_after, Duration{1min});
+  EXPECT_EQ(each_[0].held, 7U);
+  EXPECT_EQ(each_[1].remaining, 2U) << "it was only looked at";
+  EXPECT_EQ(store_.left("looks", 2), 2U);
+  const Decision settled = tell(Verb::kSettle, 3);
+  EXPECT_FALSE(settled.late);
+  EXPECT_EQ(settled.spent, 3U);
+}
+
+TEST_F(BatchThatLooks, TakesOnceUnderItsIdIfUnitsComeMeanwhile) {
+  for (const bool repeats : {false, true}) {
+    exhaust(true);
+    const Decision taken = ask(Verb::kTake, 7);
+    EXPECT_EQ(taken.reason, Reason::kOk);
+    EXPECT_EQ(taken.repeated, repeats);
+    EXPECT_EQ(each_[0].spent, 7U);
+    EXPECT_EQ(store_.left("looks", 2), 2U);
+  }
+}
+
+TEST_F(BatchThatLooks, ReservesIfUnitsComeMeanwhile) {
+  exhaust(true);
+  add("other", 9, {}, 7);
+  add("looks", 2, {.looks = true}, 2);
+  EXPECT_TRUE(decide({.action = {Verb::kReserve, 1h}}));
+  EXPECT_EQ(store_.left("other", 9), 2U) << "once";
+  EXPECT_EQ(store_.left("looks", 2), 2U);
+}
+
+TEST_F(BatchThatLooks, DeniesARepeatedHoldAsWhatIsExhausted) {
+  EXPECT_TRUE(ask(hold_, 7));
+  EXPECT_TRUE(tell(Verb::kSettle, 5));
+  EXPECT_TRUE(ask(hold_, 7).repeated);
+  exhaust(false);
+  const Decision denied = ask(hold_, 7);
+  EXPECT_EQ(denied.reason, Reason::kLimited);
+  EXPECT_EQ(denied.retry_after, Duration{1h});
+}
+
+TEST_F(BatchThatLooks, LooksAtABudgetUnderTheIdOfAHold) {
+  for (const bool repeats : {false, true}) {
+    batch_.add(amount(7), {});
+    Charge charge{"looks", budget(2).per(1h), 2};
+    store_.apply_one(Verb::kCharge, charge, {});
+    store_.untouched_next = charge;
+    charge.permit = &id_;
+    batch_.add(charge, {.looks = true});
+    const Decision held = decide({.action = hold_});
+    EXPECT_EQ(held.reason, Reason::kOk);
+    EXPECT_EQ(held.repeated, repeats);
+    EXPECT_EQ(each_[1].held + each_[1].spent, 0U);
+  }
 }
 
 }  // namespace

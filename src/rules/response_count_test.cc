@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sluice/memory_store.h"
+#include "sluice/permit_id.h"
 #include "sluice/rule_decider.h"
 #include "sluice/rule_guard.h"
 #include "sluice/rule_set.h"
@@ -136,6 +138,43 @@ TEST_F(ResponseCountTest, AReservationLooksFirst) {
   for (int i = 0; i < 5; ++i) report({{"status", "401"}});
   EXPECT_FALSE(ask({Verb::kReserve, std::chrono::hours{1}}).decision.allowed());
   EXPECT_EQ(ask(Verb::kPeek, 0).limits[1].decision.remaining, 8u);
+}
+
+// A store that forgets the counters of its next request.
+class ForgetfulStore final : public Store {
+ public:
+  Decision apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
+                 std::span<Decision> each) noexcept override {
+    const Decision said = memory_.apply(action, charges, now, each);
+    if (std::exchange(forgets, false)) {
+      for (const Charge& charge : charges) memory_.apply_one(Verb::kReset, charge, now);
+    }
+    return said;
+  }
+  bool forgets = false;
+
+ private:
+  MemoryStore memory_;
+};
+
+TEST_F(ResponseCountTest, ABudgetIsNotTakenUnderAnIdIfUnitsComeMeanwhile) {
+  use("{ on: 401 }",
+      "      - { name: amounts, algorithm: budget, limit: 5, per: 1h, count: { on: 401 } }\n"
+      "      - { name: all, algorithm: budget, limit: 9, per: 1h }\n");
+  ForgetfulStore store;
+  Limiter limiter{store};
+  RuleDecider decider{limiter};
+  const PermitId id = PermitId::named("a");
+  RequestCosts costs(2);
+  costs.id = &id;
+  decider.report(*rules_, request_, Attributes{{"status", "401"}}, 5, kNow);
+  EXPECT_FALSE(decider.decide(*rules_, request_, costs, kNow).decision.allowed());
+  store.forgets = true;
+  EXPECT_TRUE(decider.decide(*rules_, request_, costs, kNow).decision.allowed());
+  const auto& limits = decider.decide(*rules_, request_, 0, kNow, Verb::kPeek).limits;
+  for (const auto& [index, left] : {std::pair{0u, 5u}, {1u, 5u}, {2u, 7u}}) {
+    EXPECT_EQ(limits[index].decision.remaining, left) << index;
+  }
 }
 
 TEST_F(ResponseCountTest, ARequestThatIsDeniedCanStartABlock) {

@@ -547,10 +547,11 @@ std::uint64_t RuleDecider::Impl::units_of(const NamedLimit& named) const noexcep
   return named.actual < named.cost ? named.cost - named.actual : named.actual - named.cost;
 }
 
-// A take of a limit with permits names the permit of the request; a budget its id.
-void RuleDecider::Impl::name_permit(Charge& charge) {
+// A take of a limit with permits names the permit of the request; a budget its id, unless only
+// reports charge it.
+void RuleDecider::Impl::name_permit(const NamedLimit& named, Charge& charge) {
   if (holds_amounts(charge.limit.algorithm())) {
-    if (!id_ || !may_have_id(verb_)) return;
+    if (!id_ || !may_have_id(verb_) || (named.looks && !needs_id(verb_))) return;
     charge.permit = &*id_;
     charge.id_text = id_text_;
     return;
@@ -598,7 +599,7 @@ void RuleDecider::Impl::add(const MatchedRule& matched, const NamedLimit& named,
   if (named.is_unlimited) return;
   charge.cost = units_of(named);
   charge.gives_back = gives_back(named);
-  name_permit(charge);
+  name_permit(named, charge);
 }
 
 // Step 4: answer.

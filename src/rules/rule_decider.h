@@ -147,7 +147,7 @@ class RuleDecider::Impl {
   bool gives_back(const rules::NamedLimit& named) const noexcept;
   std::uint64_t units_of(const rules::NamedLimit& named) const noexcept;
   const RuleAnswer& answer(const BatchTerms& terms);
-  void name_permit(Charge& charge);
+  void name_permit(const rules::NamedLimit& named, Charge& charge);
   void fill_batch();
   const RuleAnswer& decide_batch(const BatchTerms& terms);
   void name_limits();
