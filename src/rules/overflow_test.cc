@@ -96,7 +96,20 @@ class Overflow : public ::testing::Test {
   Overflow() {
     use(kMonth + ",\n        overflow: { name: credits, " + kKey + "limit: 50, per: never }");
   }
-  void use(const std::string& limit) { rules_ = RuleSet::parse(file_with(limit), "f").value(); }
+  void use(const std::string& limit, const std::string& more = "") {
+    rules_ = RuleSet::parse(file_with(limit, more), "f").value();
+  }
+  // As a running server.
+  void reload(const std::string& limit, const std::string& more = "") {
+    const RuleSet before = *rules_;
+    use(limit, more);
+    rules_ = rules::keep_removed(before, *rules_, clock_.now());
+  }
+  void set(const char* limit, const Override& value) {
+    const auto key = name_override(*rules_, "r", limit, Attributes{{"org", "acme"}}, value);
+    ASSERT_TRUE(key) << key.error();
+    ASSERT_TRUE(overrides_.set(*key, value));
+  }
 
   // Asks for units under an id, if there is one.
   const RuleAnswer& ask(std::uint64_t units, Action action = Verb::kTake,
@@ -188,11 +201,6 @@ TEST_F(Overflow, ACostThatIsGivenForTheFirstIsThatOfTheRow) {
 }
 
 TEST_F(Overflow, HasOverridesForEachOfTheRow) {
-  const auto set = [&](const char* limit, const Override& value) {
-    const auto key = name_override(*rules_, "r", limit, Attributes{{"org", "acme"}}, value);
-    ASSERT_TRUE(key) << key.error();
-    ASSERT_TRUE(overrides_.set(*key, value));
-  };
   set("credits", {.kind = Override::Kind::kUnlimited});
   ask(100);
   EXPECT_EQ(charged(ask(1000)), "credits");
@@ -210,11 +218,6 @@ TEST_F(Overflow, ABudgetThatLeavesItsRowEndsItsHolds) {
   EXPECT_EQ(charged(ask(30, hold, "b")), "credits");
   EXPECT_EQ(charged(ask(20, hold, "f")), "month");
   EXPECT_EQ(charged(ask(10, hold, "c")), "credits");
-  const auto reload = [&](const std::string& limit) {
-    const RuleSet before = *rules_;
-    use(limit);
-    rules_ = rules::keep_removed(before, *rules_, clock_.now());
-  };
   // In these rules, `org` is not the first attribute.
   reload(
       "name: month, key: \"{zone|org}\", algorithm: budget, limit: 100, per: 1h, cost: "
@@ -242,6 +245,42 @@ TEST_F(Overflow, ABudgetThatLeavesItsRowEndsItsHolds) {
          "month, limit: 1, per: never }");
   reload("name: other, " + kKey + "algorithm: budget, limit: 60, per: never");
   EXPECT_TRUE(ask(1, Verb::kSettle, "g").decision.late);
+}
+
+TEST_F(Overflow, ABudgetThatLeavesItsRowKeepsTheNumbersOfPlansAndOverrides) {
+  const auto row = [](const std::string& credits) {
+    return "name: month, " + kKey +
+           "algorithm: budget, limit: 100, per: 1h,\n        overflow: { " + "name: " + credits +
+           ", " + kKey + "limit: 100, per: 2s }";
+  };
+  const auto plans = [](const std::string& credits, const std::string& names) {
+    std::string text = "    plan: { from: \"{plan}\", default: pro }\nplans:\n";
+    for (const char name : names) {
+      const std::string own = name == 'p' ? "limit: 1000, per: never" : "limit: 1, per: 2s";
+      text += std::string("  ") + (name == 'p' ? "pro" : std::string(1, name)) +
+              ": { month: { limit: 100, per: 1h }, " + credits + ": { " + own + " } }\n";
+    }
+    return text;
+  };
+  const Action hold{Verb::kHold, 1min};
+  for (const bool has_plans : {true, false}) {
+    use(row("credits"), has_plans ? plans("credits", "acp") : "");
+    if (!has_plans) {
+      set("credits", {.kind = Override::Kind::kNumbers, .limit = 1000, .per = kNeverEnds});
+    }
+    ask(0, Verb::kReset);
+    EXPECT_EQ(charged(ask(100)), "month");
+    EXPECT_EQ(charged(ask(600)), "credits");
+    EXPECT_EQ(charged(ask(100, hold, "a")), "credits");
+    reload(row("other"), has_plans ? plans("other", "bp") : "");
+    clock_.advance(3s);
+    EXPECT_NE(charged(ask(90, hold, "b")), "credits") << "it admits nothing";
+    EXPECT_TRUE(ask(100, hold, "a").decision.repeated);
+    const RuleAnswer& settled = ask(110, Verb::kSettle, "a");
+    EXPECT_EQ(charged(settled), "credits");
+    EXPECT_EQ(settled.decision.reason, Reason::kOk);
+    EXPECT_EQ(settled.decision.spent, 710u);
+  }
 }
 
 TEST_F(Overflow, WithoutTheAttributesOfOneOfTheRow) {

@@ -18,6 +18,7 @@
 #include "core/period.h"
 #include "rules/diagnostics.h"
 #include "rules/fields.h"
+#include "rules/plans.h"
 #include "rules/rule_set.h"
 #include "rules/schema.h"
 #include "rules/yaml_tree.h"
@@ -675,6 +676,18 @@ std::optional<std::size_t> find_limit(const Rule& rule, std::string_view name) {
   return static_cast<std::size_t>(found - rule.limits.begin());
 }
 
+// Returns the numbers of a limit of the rule `was` for the plans of `rule`: a plan that is new has
+// those of the limit.
+std::vector<Limit> numbers_of_plans(const Rule& was, const RuleLimit& limit, const Rule& rule) {
+  std::vector<Limit> by_plan;
+  if (limit.by_plan.empty()) return by_plan;
+  for (const std::string& name : rule.plans) {
+    const auto plan = find_plan(was, name);
+    by_plan.push_back(plan ? limit.by_plan[*plan] : limit.limit);
+  }
+  return by_plan;
+}
+
 // Returns a budget that stays in the row of the one at an index, which has left it. Null: that one
 // stays too or is no budget, or there is none.
 const RuleLimit* find_stay(const Rule& before, std::size_t index, const Rule& after) {
@@ -725,7 +738,7 @@ RuleSet keep_removed(const RuleSet& before, const RuleSet& after, Instant now) {
       const auto at = static_cast<std::ptrdiff_t>(last);
       RuleLimit limit = was->limits[left];
       limit.alternative = true;
-      limit.by_plan.clear();
+      limit.by_plan = numbers_of_plans(*was, limit, rule);
       compiled
           .insert(compiled.begin() + at,
                   compiled_again(limit, its.limits[left], old.attributes, kept->attributes))

@@ -41,6 +41,14 @@ std::uint64_t unset_cost(const RequestCosts& costs) noexcept {
   return costs.only_if_wanted ? 1 : costs.units;
 }
 
+// Returns a budget with another number of units. With 0 it answers for the ids that it knows.
+Limit with_units(const Limit& limit, std::uint64_t units) noexcept {
+  LimitSpec spec = core::spec_of(limit);
+  spec.limit = units;
+  const auto made = Limit::make(spec);
+  return made ? *made : limit;
+}
+
 // Returns the longest lease that the limit of this counter has. Absent: there is no such limit, so
 // no request is decided by the counter.
 std::optional<Duration> longest_lease(const RuleSet& rules, const Overrides* overrides,
@@ -230,11 +238,6 @@ void RuleDecider::Impl::add_limit(const Rule& rule, const rules::CompiledRule& c
   const bool has_plans = !limit.by_plan.empty();
   const Limit& numbers = has_plans ? limit.by_plan[matched_.back().plan] : limit.limit;
   limits_.emplace_back(limit, numbers, compiled.limits[index].id, matched_.back().plan);
-  if (compiled.limits[index].removed && asks(verb_)) {  // it answers for the ids that it knows
-    LimitSpec spec = core::spec_of(numbers);
-    spec.limit = 0;
-    if (const auto made = Limit::make(spec)) limits_.back().numbers = *made;
-  }
 }
 
 // Fills in the cost and the key of the latest limit, or drops it. Returns the reason if the limit
@@ -256,9 +259,8 @@ Reason RuleDecider::Impl::name_limit(const rules::CompiledLimit& compiled,
   if (label) {
     named.label_at = *label;
     named.label_size = text_.size() - *label;
-    if (stores_.overrides != nullptr && !compiled.removed && override_limit(named)) {
-      return Reason::kOk;
-    }
+    if (stores_.overrides != nullptr && override_limit(named)) return Reason::kOk;
+    if (compiled.removed && asks(verb_)) named.numbers = with_units(named.numbers, 0);
   }
   const Reason wrong = find_costs(compiled, costs, label.has_value(), named);
   if (wrong == Reason::kOk) return Reason::kOk;
@@ -280,9 +282,7 @@ bool RuleDecider::Impl::override_limit(NamedLimit& named) {
   const auto given = stores_.overrides->find(key, now_);
   if (!given) return false;
   if (given->kind == Kind::kUnlimited && is_alternative) {
-    LimitSpec spec = core::spec_of(named.numbers);
-    spec.limit = kMaxAmount;
-    if (const auto made = Limit::make(spec)) named.numbers = *made;
+    named.numbers = with_units(named.numbers, kMaxAmount);
     return false;
   }
   if (given->kind == Kind::kUnlimited) {
