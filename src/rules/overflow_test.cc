@@ -247,6 +247,23 @@ TEST_F(Overflow, ABudgetThatLeavesItsRowEndsItsHolds) {
   EXPECT_TRUE(ask(1, Verb::kSettle, "g").decision.late);
 }
 
+TEST_F(Overflow, ABlockedBudgetAnswersForTheIdsThatItKnows) {
+  const Action hold{Verb::kHold, 1min};
+  ask(90);
+  EXPECT_EQ(charged(ask(30, Verb::kTake, "a")), "credits");
+  EXPECT_EQ(charged(ask(15, hold, "b")), "credits");
+  ask(90, Verb::kRefund);
+  set("credits", {.kind = Override::Kind::kBlocked});
+  EXPECT_TRUE(ask(30, Verb::kTake, "a").decision.repeated);
+  EXPECT_TRUE(ask(15, hold, "b").decision.repeated);
+  EXPECT_EQ(charged(ask(20, hold, "c")), "month");
+  EXPECT_EQ(ask(90, hold, "d").decision.reason, Reason::kLimited);
+  EXPECT_EQ(charged(ask(10, Verb::kSettle, "b")), "credits");
+  ask(0, Verb::kCancel, "c");
+  overrides_.clear();
+  EXPECT_EQ(left(), "100 10 ");
+}
+
 TEST_F(Overflow, ABudgetThatLeavesItsRowKeepsTheNumbersOfPlansAndOverrides) {
   const auto row = [](const std::string& credits) {
     return "name: month, " + kKey +

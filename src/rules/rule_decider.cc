@@ -303,6 +303,10 @@ bool RuleDecider::Impl::override_limit(NamedLimit& named) {
     named.plan = rules::find_plan(rule, given->plan).value_or(named.plan);
   }
   if (given->kind != Kind::kBlocked || !asks(verb_)) return false;
+  if (is_alternative && id_ && may_have_id(verb_)) {  // it answers for the ids that it knows
+    named.numbers = with_units(named.numbers, 0);
+    return false;
+  }
   if (is_alternative) {  // as if it were not there
     text_.resize(named.key_at);
     limits_.pop_back();
