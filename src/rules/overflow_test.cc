@@ -300,6 +300,30 @@ TEST_F(Overflow, ABudgetThatLeavesItsRowKeepsTheNumbersOfPlansAndOverrides) {
   }
 }
 
+TEST_F(Overflow, TwelveBudgetsThatHaveLeftTheirRowEndTheirHolds) {
+  const auto row = [&](int version) {
+    std::string text;
+    for (int i = 0; i < 4; ++i) {
+      const std::string name = i == 0 ? "month" : "b" + std::to_string(version * 4 + i);
+      text += i == 0 ? "name: month, algorithm: budget, " : ", overflow: { name: " + name + ", ";
+      text += kKey + "limit: " + std::to_string(10 + i) + ", per: never";
+    }
+    return text + " } } }";
+  };
+  const Action hold{Verb::kHold, 1h};
+  use(row(0));
+  for (int version = 0; version < 5; ++version) {
+    if (version > 0) reload(row(version));
+    EXPECT_EQ(charged(ask(13, hold, std::to_string(version))),
+              "b" + std::to_string(version * 4 + 3));
+  }
+  for (int version = 0; version < 5; ++version) {
+    const RuleAnswer& settled = ask(1, Verb::kSettle, std::to_string(version));
+    EXPECT_EQ(charged(settled), "b" + std::to_string(version * 4 + 3));
+    EXPECT_FALSE(settled.decision.late);
+  }
+}
+
 TEST_F(Overflow, WithoutTheAttributesOfOneOfTheRow) {
   use("name: month, key: \"{org}\", algorithm: budget, limit: 10, per: 1h, cost: \"{units}\",\n"
       "        overflow: { name: credits, key: \"{card}\", limit: 50, per: never }");

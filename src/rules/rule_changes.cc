@@ -641,7 +641,7 @@ std::string_view lacking_part(const Node& whole, const RuleChanges& changes) {
 
 // For how long an id can be known: by a hold, and after it.
 constexpr Duration kLongestKnown = 2 * kMaxHold;
-constexpr std::size_t kMostRemoved = 4;  // of a row
+constexpr std::size_t kMostRemoved = 12;  // of a row: those of four changes of three
 
 // Reads a limit of other rules, with the attributes of these.
 CompiledLimit compiled_again(const RuleLimit& limit, const CompiledLimit& from,
