@@ -106,6 +106,8 @@ bool Batch::concludes(Decision& said, Indices asked) {
     said = settle(*answer);
   } else if (store_failed(said.reason)) {
     said = settle(fall_back(said.reason, terms_.action, asked));
+  } else if (said.reason == Reason::kGone && leave_out_gone(asked)) {
+    return false;
   } else if (said.reason == Reason::kInvalid || is_simple()) {
     complete_without_new(said);
   } else {
@@ -143,13 +145,13 @@ void Batch::copy_asked() {
   answers_.resize(asked_.size());
 }
 
-// Whether a full store refuses the charge, or another one of budgets in a row with it.
-bool Batch::is_refused(std::size_t index) const noexcept {
+// Whether the reason is that of the charge, or of another one of budgets in a row with it.
+bool Batch::is_in_row(Reason reason, std::size_t index) const noexcept {
   std::size_t at = index;
   while (at > 0 && charges_[at].alternative) --at;
   bool any = false;
   do {
-    any |= decisions_[at].reason == Reason::kStoreFull;
+    any |= decisions_[at].reason == reason;
   } while (++at < charges_.size() && charges_[at].alternative);
   return any;
 }
@@ -159,7 +161,7 @@ bool Batch::is_refused(std::size_t index) const noexcept {
 std::optional<Decision> Batch::leave_out_new(Indices asked) {
   const std::size_t before = new_.size();
   for (const std::size_t i : asked) {
-    if (is_refused(i)) new_.push_back(i);
+    if (is_in_row(Reason::kStoreFull, i)) new_.push_back(i);
   }
   if (new_.size() == before) new_.insert(new_.end(), asked.begin(), asked.end());
   const Indices added = Indices(new_).subspan(before);
@@ -199,6 +201,19 @@ bool Batch::leave_out_quotas(Indices asked) {
   if (!any_left || !any_out) return false;
   for (const std::size_t i : asked) entries_[i].left_out = !decisions_[i].allowed();
   return true;
+}
+
+// Leaves out what is gone and may be. Returns whether there is such a charge.
+bool Batch::leave_out_gone(Indices asked) {
+  bool any = false;
+  for (const std::size_t i : asked) {
+    entries_[i].left_out = entries_[i].terms.may_be_gone && is_in_row(Reason::kGone, i);
+    any |= entries_[i].left_out;
+  }
+  for (const std::size_t i : asked) {
+    if (entries_[i].left_out) decisions_[i] = Decision{};
+  }
+  return any;
 }
 
 // Takes each charge on its own; a denied charge takes what is left.

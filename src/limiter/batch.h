@@ -31,6 +31,8 @@ struct ChargeTerms {
   // A key without a limit: it is denied while it is blocked (Charge::block), and nothing is taken.
   // If it is not blocked, the charge has no part in the answer.
   bool only_block = false;
+  // If it is gone (kGone), it is left out with its row, and the others are asked again.
+  bool may_be_gone = false;
 };
 
 // How a batch is decided.
@@ -98,6 +100,7 @@ class Batch {
     own.group = terms.group;
     own.looks = terms.looks;
     own.only_block = terms.only_block;
+    own.may_be_gone = terms.may_be_gone;
     modes_ |= bit(terms.mode);
     has_looks_ |= terms.looks;
     has_only_blocks_ |= terms.only_block;
@@ -134,6 +137,8 @@ class Batch {
   const Charge& charge(std::size_t index) const noexcept { return charges_[index]; }
   // The answers after decide(). A charge that was not decided has a default Decision.
   const Decision& decision(std::size_t index) const noexcept { return decisions_[index]; }
+  // Whether the request went on without the charge.
+  bool is_left_out(std::size_t index) const noexcept { return entries_[index].left_out; }
   // Whether the store could not create the counter of the charge (kStoreFull).
   bool lacks_counter(std::size_t index) const noexcept { return entries_[index].lacks_counter; }
   // The answer of the first shadow group that would deny, or else of the first one.
@@ -145,8 +150,9 @@ class Batch {
     Reason refused = Reason::kOk;  // kOk: the charge can be decided
     bool is_blocked = false;       // its key, for `blocked_for`; absent: for ever
     std::optional<Duration> blocked_for = {};
-    bool left_out = false;  // the request goes on without it: an exhausted quota, a new counter
-    bool widened = false;   // its limit has one unit more
+    // The request goes on without it: an exhausted quota, a new counter, a hold that has ended.
+    bool left_out = false;
+    bool widened = false;  // its limit has one unit more
     bool lacks_counter = false;
   };
   using Indices = std::span<const std::size_t>;  // indices of charges, ascending
@@ -172,7 +178,8 @@ class Batch {
     return is_enforced(entry) && !entry.left_out;
   }
   bool leave_out_quotas(Indices asked);
-  bool is_refused(std::size_t index) const noexcept;
+  bool leave_out_gone(Indices asked);
+  bool is_in_row(Reason reason, std::size_t index) const noexcept;
   std::optional<Decision> leave_out_new(Indices asked);
   void complete_without_new(Decision& said);
   Decision take_separately(Indices indices);

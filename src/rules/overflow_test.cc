@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 
 #include "rules/rule_changes.h"
 #include "sluice/memory_store.h"
@@ -245,6 +246,41 @@ TEST_F(Overflow, ABudgetThatLeavesItsRowEndsItsHolds) {
          "month, limit: 1, per: never }");
   reload("name: other, " + kKey + "algorithm: budget, limit: 60, per: never");
   EXPECT_TRUE(ask(1, Verb::kSettle, "g").decision.late);
+}
+
+TEST_F(Overflow, AHoldIsExtendedWhileItsKeyIsUnlimited) {
+  const Action hold{Verb::kHold, 1min};
+  const Action extend{Verb::kExtend, 2min};
+  ask(80, hold, "a");
+  EXPECT_EQ(charged(ask(30, hold, "b")), "credits");
+  set("month", {.kind = Override::Kind::kUnlimited});
+  for (const auto& [id, of] : {std::pair{"a", "month"}, {"b", "credits"}}) {
+    const RuleAnswer& extended = ask(0, extend, id);
+    EXPECT_EQ(charged(extended), of);
+    EXPECT_EQ(extended.decision.ends_after, Duration{2min});
+  }
+  ask(10, hold, "c");
+  EXPECT_TRUE(ask(0, extend, "c").decision.allowed()) << "nothing was held";
+  EXPECT_TRUE(ask(0, extend, "c").limits.empty());
+  overrides_.clear();
+  EXPECT_EQ(ask(0, extend, "c").decision.reason, Reason::kGone);
+  EXPECT_EQ(charged(ask(50, Verb::kSettle, "a")), "month");
+  EXPECT_FALSE(ask(20, Verb::kSettle, "b").decision.late);
+}
+
+TEST_F(Overflow, AnExtensionGoesOnWithoutTheUnlimitedKeyThatHeldNothing) {
+  use("name: month, " + kKey + "algorithm: budget, limit: 100, per: 1h }\n      - { name: day, " +
+      kKey + "algorithm: budget, limit: 100, per: 1h");
+  const Action extend{Verb::kExtend, 2min};
+  ask(1, {Verb::kHold, 1min}, "both");
+  set("month", {.kind = Override::Kind::kUnlimited});
+  ask(1, {Verb::kHold, 1min}, "day");
+  EXPECT_EQ(ask(0, extend, "both").limits.size(), 2u);
+  const RuleAnswer& extended = ask(0, extend, "day");
+  EXPECT_EQ(extended.decision.ends_after, Duration{2min});
+  ASSERT_EQ(extended.limits.size(), 1u);
+  EXPECT_EQ(extended.limits[0].limit->name, "day");
+  EXPECT_EQ(ask(0, extend, "none").decision.reason, Reason::kGone);
 }
 
 TEST_F(Overflow, ABlockedBudgetAnswersForTheIdsThatItKnows) {

@@ -216,6 +216,9 @@ void RuleDecider::Impl::name_rule(std::size_t index, const RequestCosts& costs, 
     add_limit(rule, compiled, i);
     const Reason refused = name_limit(compiled.limits[i], costs);
     if (!is_alternative) has_first = limits_.size() > before;
+    if (is_alternative && limits_.size() > before) {
+      limits_.back().may_be_gone = limits_[before - 1].may_be_gone;
+    }
     if (refused == Reason::kOk) continue;
     matched.refused = refused;
     if (refused == Reason::kInvalid && matched.enforced() && mistake_.empty()) {
@@ -273,7 +276,7 @@ Reason RuleDecider::Impl::name_limit(const rules::CompiledLimit& compiled,
 
 // Gives the limit the numbers or the block of an override. Returns whether that decides the limit
 // already: only the block of its key applies, or nothing and it is dropped. A hold can be older
-// than an override, so it ends even if its key is unlimited now.
+// than an override, so it ends even if its key is unlimited now, and is extended if there is one.
 bool RuleDecider::Impl::override_limit(NamedLimit& named) {
   using Kind = Override::Kind;
   const bool is_alternative = named.limit->alternative;
@@ -290,6 +293,8 @@ bool RuleDecider::Impl::override_limit(NamedLimit& named) {
     if (ends_hold || (named.limit->block && (changes_block(verb_) || verb_ == Verb::kReset))) {
       return false;
     }
+    named.may_be_gone = verb_ == Verb::kExtend && matched_.back().enforced();
+    if (named.may_be_gone) return false;
     named.is_unlimited = named.limit->block && asks(verb_);
     named.looks = false;
     if (named.is_unlimited) return true;
@@ -573,7 +578,7 @@ void RuleDecider::Impl::fill_batch() {
     ++terms.group;
     for (std::size_t i = matched.first; i < matched.last; ++i) {
       terms.mode = matched.enforced() ? ChargeMode::kEnforced : ChargeMode::kShadow;
-      terms.looks = terms.only_block = false;
+      terms.looks = terms.only_block = terms.may_be_gone = false;
       add(matched, limits_[i], terms);
     }
   }
@@ -586,7 +591,8 @@ void RuleDecider::Impl::add(const MatchedRule& matched, const NamedLimit& named,
   }
   terms.looks = named.looks;
   terms.only_block = named.is_unlimited;
-  has_unlimited_ |= named.is_unlimited;
+  terms.may_be_gone = named.may_be_gone;
+  has_unlimited_ |= named.is_unlimited || named.may_be_gone;
   has_blocked_ |= named.is_blocked;
   const std::string_view text = std::string_view(text_);
   Charge& charge = batch_.add(terms);
@@ -651,11 +657,14 @@ void RuleDecider::Impl::fill_limits(const Decision& enforced) {
   }
 }
 
-// A limit does not apply to a key that is unlimited and not blocked.
+// A limit does not apply to a key that is unlimited and not blocked, and has no hold to extend.
 void RuleDecider::Impl::drop_unlimited() {
   std::size_t kept = 0;
   for (std::size_t i = 0; i < answer_.limits.size(); ++i) {
-    const bool applies = !limits_[i].is_unlimited || !answer_.limits[i].decision.allowed();
+    const NamedLimit& named = limits_[i];
+    const bool applies = named.may_be_gone
+                             ? !batch_.is_left_out(i)
+                             : !named.is_unlimited || !answer_.limits[i].decision.allowed();
     if (applies) answer_.limits[kept++] = answer_.limits[i];
   }
   answer_.limits.erase(answer_.limits.begin() + static_cast<std::ptrdiff_t>(kept),

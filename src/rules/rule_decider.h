@@ -40,6 +40,7 @@ struct NamedLimit {
   bool looks = false;         // it is decided, and nothing is taken: responses are counted
   bool is_blocked = false;    // by an override, for `blocked_for`; absent: for ever
   bool is_unlimited = false;  // by an override: only a block of its key denies
+  bool may_be_gone = false;   // to extend: an override was perhaps there before the hold
   std::optional<Duration> blocked_for = {};
   std::size_t key_at = 0, key_end = 0, label_at = 0, label_size = 0;
 };
