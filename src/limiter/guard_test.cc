@@ -97,6 +97,20 @@ TEST_F(GuardTest, HoldsOnePermitForSeveralLimits) {
   EXPECT_EQ(limiter_.peek(KeyBuilder("job", 1u).view(), token_bucket(5).per(1s), 0).remaining, 3u);
 }
 
+TEST_F(GuardTest, ABudgetDoesNotTakeThePermitOfAnotherLimitForItsId) {
+  constexpr Limit kAmount = budget(1000).per(24h);
+  const auto guard = guarded(limiter_, "job", global(concurrency(5).lease(30s)).named("c"),
+                             global(kAmount).named("b"))
+                         .holding()
+                         .costing(3);
+  const auto left = [&] { return limiter_.peek(KeyBuilder("job", "b").view(), kAmount, 0); };
+  const auto fail = []() -> int { throw std::runtime_error("failed"); };
+  EXPECT_THROW(guard.refunding_on_exception().throwing(fail)(), std::runtime_error);
+  EXPECT_EQ(left().remaining, 1000u);
+  EXPECT_TRUE(guard.waiting(1s).returning([] { return 0; })());
+  EXPECT_EQ(left().remaining, 997u);
+}
+
 TEST_F(GuardTest, SaysWhereAPermitIsMissing) {
   const auto problem = [](const auto& make) -> std::string {
     try {

@@ -267,7 +267,9 @@ Permit::Permit(Store& store, std::span<const Charge> charges, std::optional<Inst
     ::new (static_cast<void*>(&decision_)) Decision(store_->apply_one(Verb::kTake, charge, now));
   } else {
     std::vector<Charge> all(charges.begin(), charges.end());
-    for (Charge& charge : all) charge.permit = &held_->id;
+    for (Charge& charge : all) {
+      if (holds(charge)) charge.permit = &held_->id;  // that of a budget is its id
+    }
     Decision one;
     const std::span<Decision> each = all.size() > 1 ? held_->answers() : std::span(&one, 1);
     decision_ = deadline ? Limiter(*store_).acquire(all, each, *deadline)

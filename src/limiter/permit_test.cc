@@ -106,6 +106,20 @@ TEST_F(Permits, OfSeveralLimitsAreOne) {
   EXPECT_EQ(left("rate", kBucket), 0u);
 }
 
+TEST_F(Permits, AreNoIdsOfBudgets) {
+  constexpr Limit kAmount = budget(10).per(1h);
+  const PermitId id = PermitId::random();
+  const Charge both[] = {{"exports", kTwo}, {"money", kAmount, 2}};
+  EXPECT_TRUE(Permit(store_, both, {}, Deadline(1s)));
+  EXPECT_TRUE(limiter_.hold(both));
+  EXPECT_EQ(left("exports", kTwo), 2u);
+  EXPECT_EQ(left("money", kAmount), 6u);
+  const Charge own[] = {{"exports", kTwo}, {.key = "money", .limit = kAmount, .permit = &id}};
+  EXPECT_FALSE(limiter_.hold(own).each()[1].repeated);
+  EXPECT_TRUE(limiter_.hold(own).each()[1].repeated);
+  EXPECT_EQ(left("money", kAmount), 5u);
+}
+
 TEST_F(Permits, NeedAConcurrencyLimit) {
   EXPECT_EQ(limiter_.hold("a", kBucket).decision().reason, Reason::kInvalid);
   EXPECT_EQ(limiter_.hold({}).decision().reason, Reason::kInvalid);

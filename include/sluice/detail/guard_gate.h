@@ -286,10 +286,14 @@ class LimitGate {
     }
     template <std::size_t... I>
     std::array<Charge, kCount> charges(std::index_sequence<I...>) const noexcept {
-      return {Charge{.key = key(I),
-                     .limit = std::get<I>(gate_.limits_).limit,
-                     .cost = cost_,
-                     .permit = permit_ ? &*permit_ : nullptr}...};
+      return {charge(key(I), std::get<I>(gate_.limits_).limit)...};
+    }
+
+    // A budget would take the permit for an id.
+    Charge charge(std::string_view key, const Limit& limit) const noexcept {
+      const bool has_permit = permit_ && holds_permits(limit.algorithm());
+      return {
+          .key = key, .limit = limit, .cost = cost_, .permit = has_permit ? &*permit_ : nullptr};
     }
 
     // Applies a verb to the limits that hold permits, or to the others that have taken units.
