@@ -146,6 +146,11 @@ class Requests::Question final : public AsyncStore::Completion {
 
 // --- a store that answers at once ---------------------------------------------------------------
 
+// Whether a limit has denied for now, also by a cache or a fallback.
+bool lacks_units(const Decision& said) noexcept {
+  return !said.allowed() && said.retry_after && said.reason != Reason::kBlocked;
+}
+
 bool Requests::decide(const Charge& charge, Instant deadline,
                       std::optional<Decision>& said) noexcept {
   const std::size_t others = waiting();
@@ -159,11 +164,11 @@ bool Requests::decide(const Charge& charge, Instant deadline,
   }
   // If probably nobody has to wait: a take needs no time.
   if (others == 0) said = store_->apply_one(Verb::kTake, charge, {});
-  if (!said || said->reason == Reason::kLimited) {
+  if (!said || lacks_units(*said)) {
     const bool is_full = others >= most_;
     const Action action = is_full ? Action(Verb::kReserve) : reservation(deadline, clock_);
     said = store_->apply_one(action, charge, {});
-    if (is_full && said->reason == Reason::kLimited) {
+    if (is_full && lacks_units(*said)) {
       said = refusal(Reason::kTooManyWaiters, charge.limit);
     }
   }

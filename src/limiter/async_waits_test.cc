@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -380,6 +381,39 @@ TEST_P(AsyncWaitsTest, EndsEachRequestOnceOnRandomHistories) {
 
 INSTANTIATE_TEST_SUITE_P(Stores, AsyncWaitsTest, ::testing::Bool(),
                          [](const auto& row) { return row.param ? "Later" : "AtOnce"; });
+
+// A memory store behind something that answers takes without it.
+class FrontedStore final : public Store {
+ public:
+  explicit FrontedStore(const Clock& clock) : store({}, clock) {}
+  Decision apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
+                 std::span<Decision> each) noexcept override {
+    if (action.verb != Verb::kTake) return store.apply(action, charges, now, each);
+    std::fill(each.begin(), each.end(), denial);
+    return denial;
+  }
+
+  MemoryStore store;
+  Decision denial;
+};
+
+TEST(AsyncWaits, ReservesAfterTheDenialOfACacheOrAFallback) {
+  for (const Reason reason : {Reason::kDenyCache, Reason::kFallback}) {
+    testing::ManualClock clock{kStart};
+    FrontedStore store(clock);
+    const auto waits = AsyncWaits::make(&store, nullptr, 10, [](Instant) {}, clock);
+    EXPECT_TRUE(Limiter(store.store).try_acquire("key", kBucket));
+    store.denial = Decision::refused(reason);
+    store.denial.retry_after = 100ms;
+    Request request(kBucket, 1, kStart + 1s, clock);
+    std::optional<Decision> said;
+    EXPECT_FALSE(waits->decide(request.charge(), request.deadline, said));
+    waits->start(request, said);
+    clock.advance(100ms);
+    waits->on_time();
+    EXPECT_TRUE(request.is_admitted());
+  }
+}
 
 // --- a store that answers later
 // -------------------------------------------------------------------
