@@ -2,6 +2,7 @@
 
 #include <concepts>
 #include <functional>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -51,11 +52,29 @@ auto per(Of&& of, const Limit& limit) {
   }
 }
 
+namespace detail {
+
+// Returns a copy of a value for the time after the object ends that it is a part of: of the text
+// that a view shows, its bytes.
+template <typename T>
+constexpr auto kept(T&& value) {
+  using Value = std::remove_cvref_t<T>;
+  if constexpr (std::same_as<Value, std::string_view>) {
+    return std::string(value);
+  } else if constexpr (std::same_as<Value, std::optional<std::string_view>>) {
+    return value ? std::optional<std::string>(*value) : std::nullopt;
+  } else {
+    return Value(std::forward<T>(value));
+  }
+}
+
+}  // namespace detail
+
 // A way to a nested value, for keys, costs and attributes of guards:
 // `path(&Request::email, &Email::address)` leads from a request to its e-mail address.
 //
 // Thread-safety: that of its steps. Ownership: copies its steps. Cost: that of the steps; it copies
-// a value only if a step returned it by value.
+// a value only if a step returned it by value, and then also the bytes of a view, not of a pointer.
 template <typename First, typename... Rest>
 class Path {
  public:
@@ -69,10 +88,11 @@ class Path {
              std::invocable<const Path<Rest...>&, std::invoke_result_t<const First&, const T&>>
   constexpr decltype(auto) operator()(const T& object) const {
     using Step = std::invoke_result_t<const First&, const T&>;
-    using End = std::invoke_result_t<const Path<Rest...>&, Step>;
-    using Result =
-        std::conditional_t<std::is_lvalue_reference_v<Step>, End, std::remove_cvref_t<End>>;
-    return static_cast<Result>(rest_(std::invoke(first_, object)));
+    if constexpr (std::is_lvalue_reference_v<Step>) {
+      return rest_(std::invoke(first_, object));
+    } else {
+      return detail::kept(rest_(std::invoke(first_, object)));
+    }
   }
 
  private:

@@ -5,9 +5,12 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -215,6 +218,29 @@ TEST_F(GuardTest, SeveralKeyValuesNeverRunTogether) {
   EXPECT_TRUE(guard(Request{"ab", {"c"}}));
   EXPECT_TRUE(guard(Request{"abc", {""}}));
   EXPECT_FALSE(guard(Request{"ab", {"c"}}));
+}
+
+TEST_F(GuardTest, APathKeepsTheTextOfAViewIntoATemporary) {
+  struct Address {
+    std::string text;
+    std::string_view domain() const { return std::string_view(text).substr(text.find('@') + 1); }
+    std::optional<std::string_view> any() const { return domain(); }
+  };
+  struct Form {
+    std::string raw;
+    Address kept = {};
+    Address parsed() const { return {raw}; }
+  };
+  const auto domain = path(&Form::parsed, &Address::domain);
+  static_assert(std::is_same_v<decltype(domain(Form{})), std::string>);
+  static_assert(std::is_same_v<decltype(path(&Form::parsed, &Address::any)(Form{})),
+                               std::optional<std::string>>);
+  static_assert(
+      std::is_same_v<decltype(path(&Form::kept, &Address::domain)(Form{})), std::string_view>);
+  const auto guard = guarded(limiter_, "f", kOne).key(domain).returning([](const Form&) {});
+  EXPECT_TRUE(guard(Form{"alice@a-domain-with-a-long-name.example"}));
+  EXPECT_TRUE(guard(Form{"bob@another-domain-with-a-long-name.example"}));
+  EXPECT_FALSE(guard(Form{"robert@a-domain-with-a-long-name.example"}));
 }
 
 TEST_F(GuardTest, GuardsOfOneNameShareTheirCountersAndOthersDoNot) {
