@@ -71,7 +71,8 @@ Decision Reservation::cancel(std::optional<Instant> now) noexcept {
     if (holds_permits(all[i].limit.algorithm())) {
       decision = request_->store->apply_one(Verb::kRelease, all[i], now);
     } else if (detail::took_units(request_->each[i])) {
-      all[count++] = all[i];
+      all[count] = all[i];
+      all[count++].alternative = false;  // the budgets before it have taken nothing
     }
   }
   if (count == 0) return decision;

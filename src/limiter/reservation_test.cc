@@ -131,6 +131,21 @@ TEST_F(ReservationTest, CancelReleasesItsPermitAndNotThatOfAnother) {
   EXPECT_EQ(left("k", kTokens, 1s), 10u);
 }
 
+TEST_F(ReservationTest, CancelGivesBackToTheBudgetThatWasChargedBesideABucket) {
+  constexpr Limit kAmount = budget(10).per(1h);
+  EXPECT_TRUE(limiter_.try_acquire("k", kTokens, 10, kNow));
+  EXPECT_TRUE(limiter_.try_acquire("full", kAmount, 10, kNow));
+  const std::array charges{
+      Charge{"k", kTokens, 5}, Charge{"full", kAmount, 5},
+      Charge{.key = "credits", .limit = kAmount, .cost = 5, .alternative = true}};
+  Reservation call = limiter_.reserve(charges, 1s, kNow);
+  EXPECT_EQ(left("credits", kAmount), 5u);
+  EXPECT_TRUE(call.cancel(kNow));
+  EXPECT_EQ(left("credits", kAmount), 10u);
+  EXPECT_EQ(left("full", kAmount), 0u);
+  EXPECT_EQ(left("k", kTokens, 1s), 10u);
+}
+
 TEST_F(ReservationTest, NothingComesBackThatAFailurePolicyAdmitted) {
   TestStore store;
   store.answer = {.reason = Reason::kFallback, .delay = 1s};
