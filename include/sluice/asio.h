@@ -113,7 +113,8 @@ class AsyncLimiter {
   // As above, for the counter that a charge names by its key, tag and limit; its other members but
   // cost and permit do not count. With a `concurrency` limit it takes a permit (Charge::permit,
   // which is copied), and waits until one is released or the deadline passes.
-  // async_apply(Verb::kRelease, ...) releases it, and lets the next one pass.
+  // async_apply(Verb::kRelease, ...) releases it, and lets the next one pass. A budget with an id
+  // is kInvalid.
   template <typename Token>
   auto async_acquire(const Charge& charge, Deadline deadline, Token&& token) {
     return boost::asio::async_initiate<Token, detail::DecisionSignature>(

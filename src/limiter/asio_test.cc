@@ -132,6 +132,17 @@ TEST_F(AsyncLimiterTest, ReturnsDecisionsOnAllCharges) {
   EXPECT_TRUE(called);
 }
 
+TEST_F(AsyncLimiterTest, WaitsForNoBudgetThatHasAnId) {
+  constexpr Limit kAmount = budget(10).per(1h);
+  const PermitId id = PermitId::random();
+  Decision said;
+  limiter.async_acquire(Charge{.key = "key", .limit = kAmount, .permit = &id}, 1h,
+                        [&](Error, const Decision& decision) { said = decision; });
+  loop.run();
+  EXPECT_EQ(said.reason, Reason::kInvalid) << "as acquire() answers";
+  EXPECT_EQ(left(kAmount), 10u);
+}
+
 TEST_F(AsyncLimiterTest, GivesBackAReservationThatIsCancelled) {
   EXPECT_TRUE(Limiter(store).try_acquire("key", kSlow));
   asio::cancellation_signal signal;

@@ -194,6 +194,10 @@ class AcquireOperation final : public WaitingRequest {
 
 template <typename Handler>
 void acquire(const AsioParts& parts, Handler handler, const Charge& charge, Instant deadline) {
+  // As a store answers to a reservation: what one with an id takes cannot be given back.
+  if (charge.permit != nullptr && holds_amounts(charge.limit.algorithm())) {
+    return post(parts.executor, std::move(handler), Decision::refused(Reason::kInvalid));
+  }
   std::optional<Decision> said;
   if (parts.store != nullptr && parts.waits->decide(charge, deadline, said)) {
     return post(parts.executor, std::move(handler), *said);
