@@ -77,13 +77,20 @@ Instant earliest(const Limit& limit, std::uint64_t units, Instant from, bool is_
                  Duration ahead) noexcept {
   if (holds_amounts(limit.algorithm())) return from;  // holds can be cancelled at any time
   const std::uint64_t capacity = std::max<std::uint64_t>(limit.capacity(), 1);
+  const auto after = [&](std::uint64_t periods) {
+    const auto most = static_cast<std::uint64_t>((kLastInstant - kFirstInstant) / limit.period());
+    return from + limit.period() * static_cast<Duration::rep>(std::min(periods, most));
+  };
+  if (limit.state_kind() == StateKind::kBucket) {  // whose block ends
+    const std::uint64_t more = units - std::min(units, capacity);
+    return after(more / std::max<std::uint64_t>(limit.limit(), 1));
+  }
   std::uint64_t windows = units == 0 ? 0 : (units - 1) / capacity;
   const bool is_exact = limit.algorithm() == Algorithm::kSlidingWindowLog ||
                         (limit.algorithm() == Algorithm::kFixedWindow && is_fresh);
   if (!is_exact && windows > 0) --windows;  // a window that is open may have room for as many
   if (limit.calendar() != nullptr) return end_of(*limit.calendar(), windows, from + ahead) - ahead;
-  const auto most = static_cast<std::uint64_t>((kLastInstant - kFirstInstant) / limit.period());
-  return from + limit.period() * static_cast<Duration::rep>(std::min(windows, most));
+  return after(windows);
 }
 
 bool waits_for_permits(const Limit& limit) noexcept { return holds_permits(limit.algorithm()); }

@@ -196,6 +196,25 @@ TEST(WaitQueue, RefusesAtOnceADeadlineThatCannotBeMet) {
   }
 }
 
+TEST(WaitQueue, AdmitsAfterABlockWhatABucketHoldsAndRefills) {
+  constexpr Limit kFive = token_bucket(5).per(1s).burst(10);
+  WaitQueue queue;
+  detail::Waiter first{.limit = kFive, .cost = 10, .deadline = kStart + 1h};
+  detail::Waiter* finished = nullptr;
+  EXPECT_EQ(queue.join(first, {"key", kFive}, kStart), Next::kAsks);
+  static_cast<void>(queue.ask(first));
+  queue.answer(first, {.outcome = Outcome::kDenied, .reason = Reason::kBlocked, .retry_after = 1s},
+               kStart, finished);
+  detail::Waiter in_time{.limit = kFive, .cost = 5, .deadline = kStart + 2s};
+  EXPECT_EQ(queue.join(in_time, {"key", kFive}, kStart), Next::kWaits);
+  detail::Waiter late{.limit = kFive, .cost = 5, .deadline = kStart + 3s - 1us};
+  EXPECT_EQ(queue.join(late, {"key", kFive}, kStart), Next::kEnded);
+  EXPECT_EQ(late.decision.retry_after, 3s);
+  detail::Waiter* next = nullptr;
+  EXPECT_TRUE(queue.leave(in_time, kStart, next));
+  EXPECT_TRUE(queue.leave(first, kStart, next));
+}
+
 // The end of a block begins no window: one that is open then has room.
 TEST(WaitQueue, AdmitsAfterABlockWhatTheOpenWindowHolds) {
   WaitQueue queue;

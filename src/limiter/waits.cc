@@ -15,14 +15,18 @@ namespace {
 
 constexpr std::size_t kNone = kMaxCharges;
 
-// Returns the charge whose units come last: the request waits in the queue of its counter.
-std::size_t last_to_admit(std::span<const Charge> charges,
-                          std::span<const Decision> each) noexcept {
+// Returns the charge whose units come last: the request waits in the queue of its counter. A bucket
+// has denied a reservation until the deadline, unless it is blocked for less than `at_most`.
+std::size_t last_to_admit(std::span<const Charge> charges, std::span<const Decision> each,
+                          Duration at_most) noexcept {
   std::size_t last = kNone;
   for (std::size_t i = 0; i < each.size(); ++i) {
+    const auto& wait = each[i].retry_after;
     if (each[i].allowed()) continue;
-    if (!each[i].retry_after || is_reservable(charges[i].limit)) return kNone;  // never in time
-    if (last == kNone || *each[i].retry_after > *each[last].retry_after) last = i;
+    const bool may_pass = wait && (!is_reservable(charges[i].limit) ||
+                                   (each[i].reason == Reason::kBlocked && *wait <= at_most));
+    if (!may_pass) return kNone;  // never in time
+    if (last == kNone || *wait > *each[last].retry_after) last = i;
   }
   return last;
 }
@@ -135,7 +139,8 @@ void Waits::released(std::span<const Charge> charges) noexcept {
 Waits::Next Waits::answer(Waiter& one, const Decision& said, std::span<const Charge> charges,
                           std::span<const Decision> each) noexcept {
   const bool may_pass = !said.allowed() && said.retry_after.has_value();
-  const std::size_t last = may_pass ? last_to_admit(charges, each) : kNone;
+  const std::size_t last =
+      may_pass ? last_to_admit(charges, each, one.deadline - clock_.now()) : kNone;
   if (one.line != nullptr) {
     if (last == one.charge) return take(one, each[last]);
     // It leaves the queue: with its units, for the queue of another counter, or without hope.

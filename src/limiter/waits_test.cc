@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "sluice/block.h"
 #include "sluice/guard.h"
 #include "sluice/limiter.h"
 #include "sluice/memory_store.h"
@@ -121,6 +122,33 @@ TEST_F(WaitsTest, DeniesAtOnceWhatCannotBeInTime) {
   EXPECT_EQ(acquire({{"key", kBucket, 2}}).reason, Reason::kNever);
   EXPECT_EQ(clock.now(), kStart);
   EXPECT_TRUE(acquire({{"key", kBucket}}, 100ms).allowed());
+}
+
+TEST_F(WaitsTest, WaitsForTheEndOfABlockAndThenForABucket) {
+  const Block block = Block::make({.after = 1, .within = 1min, .time = 2s}).value();
+  const auto blocked = [&](const Limit& limit) {
+    return Charge{.key = "key", .limit = limit, .block = &block};
+  };
+  for (const Limit& limit : std::vector<Limit>{kBucket, gcra(10).per(1s).burst(0), kWindow}) {
+    const Instant begin = clock.now();
+    EXPECT_TRUE(limiter.try_acquire("key", limit, limit.capacity()));
+    EXPECT_EQ(store.apply_one(Verb::kTake, blocked(limit), {}).reason, Reason::kBlocked);
+    const Decision late = acquire({blocked(limit)}, 2s - 1us);
+    EXPECT_EQ(late.reason, limit == kWindow ? Reason::kLimited : Reason::kBlocked);
+    EXPECT_EQ(late.retry_after, 2s);
+    EXPECT_EQ(clock.now(), begin);
+    Call first(clock, store, {blocked(limit)});
+    first.on_park = [&] {
+      EXPECT_EQ(acquire({blocked(limit)}, 2s - 1us).reason, Reason::kLimited);
+      clock.set(begin + 2s);
+    };
+    EXPECT_TRUE(acquire(first, 2s).allowed()) << to_string(limit.algorithm());
+    EXPECT_EQ(clock.now(), begin + 2s);
+  }
+  EXPECT_TRUE(limiter.try_acquire("key", kBucket));
+  Call second(clock, store, {blocked(kBucket)});
+  EXPECT_TRUE(acquire(second, 100ms).allowed());
+  EXPECT_EQ(second.questions, 1) << "of a bucket that is not blocked";
 }
 
 TEST_F(WaitsTest, WaitsForTheDelayOfAQueue) {
