@@ -114,7 +114,7 @@ class Deadline {
   template <std::integral Rep, typename Period>
   static Duration bounded(std::chrono::duration<Rep, Period> wait) noexcept {
     using Wait = std::chrono::duration<std::int64_t, Period>;
-    if constexpr (std::ratio_greater_v<Period, Duration::period>) {
+    if constexpr (std::ratio_greater_equal_v<Period, Duration::period>) {
       const auto most = std::chrono::floor<Wait>(kLast.time_since_epoch());
       if (std::cmp_greater(wait.count(), most.count())) return kLast.time_since_epoch();
       if (std::cmp_less(wait.count(), -most.count())) return -kLast.time_since_epoch();

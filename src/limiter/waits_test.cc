@@ -471,7 +471,16 @@ TEST(Deadline, OfAnEndlessWaitIsTheLastInstantOfTheClock) {
   const Instant last = Deadline(Steady::time_point::max()).at();
   EXPECT_EQ(Deadline(std::chrono::hours::max()).at(), last);
   EXPECT_EQ(Deadline(Duration::max()).at(), last);
-  EXPECT_LE(Deadline(std::chrono::hours::min()).at(), SteadyClock::instance().now());
+  EXPECT_EQ(Deadline(std::chrono::duration<std::uint64_t, std::micro>::max()).at(), last);
+  const Instant first = Deadline(std::chrono::hours::min()).at();
+  EXPECT_LE(first, SteadyClock::instance().now());
+  EXPECT_LE(Deadline(Duration::min()).at() - first, 1min);
+  MemoryStore store;
+  Limiter limiter(store);
+  EXPECT_TRUE(limiter.try_acquire("key", kBucket));
+  const Decision late = limiter.acquire("key", kBucket, 1, Deadline(Duration::min()));
+  EXPECT_EQ(late.reason, Reason::kLimited);
+  EXPECT_GT(late.retry_after, 0s);
 }
 
 TEST(AcquireThreads, BlocksUntilTheUnitsAreThere) {
