@@ -91,8 +91,8 @@ class Limiter {
   [[nodiscard]] Permit hold(std::string_view key, const Limit& limit, std::uint64_t cost = 1,
                             std::optional<Instant> now = {});
   // As above, but blocks the thread until the permit is taken, or until the deadline. Threads queue
-  // as in acquire(). A release by this process calls the first one at once; it sees that of another
-  // process within 250 ms.
+  // as in acquire(). A release that this process asks the same Store for calls the first one at
+  // once; it sees any other within 250 ms.
   [[nodiscard]] Permit hold(std::string_view key, const Limit& limit, std::uint64_t cost,
                             Deadline deadline);
   // Takes every charge, or denies the request; one permit holds the units of all `concurrency`

@@ -203,6 +203,7 @@ void Requests::start(WaitingRequest& request, const std::optional<Decision>& sai
 }
 
 void Requests::released(std::span<const Charge> charges) noexcept {
+  if (store_ != nullptr) detail::released(*store_, charges);  // threads can wait for it
   if (waiting() == 0) return;
   Lock lock(mutex_);
   for (const Charge& charge : charges) call(queue_.released(charge, clock_.now()), nullptr);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "limiter/wait_queue.h"
+#include "limiter/waits.h"
 #include "sluice/limiter.h"
 #include "sluice/memory_store.h"
 #include "sluice/permit_id.h"
@@ -413,6 +414,42 @@ TEST(AsyncWaits, ReservesAfterTheDenialOfACacheOrAFallback) {
     waits->on_time();
     EXPECT_TRUE(request.is_admitted());
   }
+}
+
+TEST(AsyncWaits, AReleaseCallsTheThreadsThatWaitForTheStore) {
+  constexpr Limit kFlight = concurrency(1).lease(2h);
+  MemoryStore store;
+  const auto waits = AsyncWaits::make(&store, nullptr, 10, [](Instant) {});
+  const PermitId held = PermitId::random(), asked = PermitId::random();
+  const Charge first{.key = "key", .limit = kFlight, .permit = &held};
+  EXPECT_TRUE(store.apply_one(Verb::kTake, first, {}));
+  struct Call final : detail::WaitingThread {
+    Decision ask(Action action) noexcept override {
+      return store->apply({action}, {&charge, 1}, {}, {&answer, 1});
+    }
+    void give_back() noexcept override {}
+    std::span<const Charge> charges() noexcept override { return {&charge, 1}; }
+    std::span<Decision> each() noexcept override { return {&answer, 1}; }
+    bool park(Instant) noexcept override {
+      release();
+      return is_called;
+    }
+    void wake() noexcept override { is_called = true; }
+
+    Store* store = nullptr;
+    Charge charge{.key = "key", .limit = kBucket};
+    Decision answer;
+    std::function<void()> release;
+    bool is_called = false;
+  } call;
+  call.store = &store;
+  call.charge = {.key = "key", .limit = kFlight, .permit = &asked};
+  call.release = [&] {
+    EXPECT_TRUE(store.apply_one(Verb::kRelease, first, {}));
+    waits->released({&first, 1});
+  };
+  EXPECT_TRUE(detail::acquire(store, call, SteadyClock::instance().now() + 1h));
+  EXPECT_TRUE(call.is_called);
 }
 
 // --- a store that answers later
