@@ -16,7 +16,7 @@ namespace sluice {
 // A limit that applies to a request of a server. A plain value that owns its texts.
 struct NamedCharge {
   std::string name;  // by which clients know the limit (NamedDecision::name)
-  std::string key;   // of the counter: any bytes
+  std::string key;   // of the counter: any bytes; two limits of one algorithm need different keys
   Limit limit;
   std::uint64_t cost = 1;  // units
 };

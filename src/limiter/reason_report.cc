@@ -152,8 +152,9 @@ constexpr ReasonReport kInvalid{
     .resp_error =
         "ERR the request uses one counter twice with different limits, or has too many limits",
     .detail =
-        "The request cannot be decided: over 64 limits apply to it, or its cost is out of "
-        "range."};
+        "The request cannot be decided: two of its limits are different limits of one counter, "
+        "over "
+        "64 limits apply to it, or its cost is out of range."};
 
 }  // namespace
 

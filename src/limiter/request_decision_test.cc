@@ -67,5 +67,18 @@ TEST(RequestDecision, SaysWhetherTheStoreOrTheRequestIsWrong) {
   EXPECT_EQ(invalid.grpc_code(), 3);
 }
 
+TEST(RequestDecision, SaysThatTwoLimitsCannotBeOnOneCounter) {
+  MemoryStore store;
+  Limiter limiter(store);
+  constexpr Limit kMinute = fixed_window(10).per(1min);
+  const RequestDecision decision(limiter, {{"minute", "anna", kMinute}, {"hour", "anna", kTen}});
+  EXPECT_EQ(decision.status(), 400);
+  EXPECT_EQ(decision.detail(),
+            "The request cannot be decided: two of its limits are different limits of one counter, "
+            "over 64 limits apply to it, or its cost is out of range.");
+  EXPECT_TRUE(RequestDecision(limiter, {{"minute", "anna/1", kMinute}, {"hour", "anna/2", kTen}})
+                  .allowed());
+}
+
 }  // namespace
 }  // namespace sluice
