@@ -188,9 +188,11 @@ class LimitBuilder {
   constexpr LimitBuilder leased(std::chrono::milliseconds time) const
     requires(!holds_permits(A) && !holds_amounts(A))
   {
-    // 0 would be a limit without a lease.
-    constexpr std::chrono::milliseconds kNone{-1};
-    return with([=](LimitSpec& spec) { spec.lease = time.count() == 0 ? kNone : time; });
+    return with([=](LimitSpec& spec) {
+      spec.lease = time;
+      // A limit without a lease has 0.
+      if (time.count() == 0) detail::refuse(LimitError::kLeaseOutOfRange, spec);
+    });
   }
 
  private:
