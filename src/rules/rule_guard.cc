@@ -14,6 +14,7 @@
 #include "rules/rule_set.h"
 #include "rules/rule_wait.h"
 #include "sluice/detail/guard_gate.h"
+#include "sluice/permit.h"
 
 namespace sluice {
 namespace {
@@ -205,19 +206,25 @@ RulePass::RulePass(RuleDeciders& deciders, const AttributeSource& attributes,
 }
 
 RulePass::~RulePass() {
-  if (permit_.empty()) return;
-  try {
-    deciders_.limiter_->release(permit_);
-  } catch (const std::bad_alloc&) {
-    return;  // it ends with its lease
-  }
+  if (!permit_.empty()) deciders_.release(permit_);
 }
+// The text of a permit does not say which of the stores gave it.
+void RuleDeciders::release(std::string_view permit) const noexcept try {
+  const auto parsed = PermitText::parse(permit);
+  if (!parsed) return;
+  parsed->release(limiter_->store());
+  for (Store* const store : {stores_.shadow, stores_.local}) {
+    if (store != nullptr) parsed->release(*store);
+  }
+} catch (const std::bad_alloc&) {  // it ends with its lease
+}
+
 
 Decision RulePass::ask(const AttributeSource& attributes, const RequestCosts& costs) {
   slot_->renew(deciders_.rules_, deciders_.needs_->rule);
   if (const auto& max_wait = deciders_.needs_->max_wait) {
     rules::RuleWait call(*slot_->decider, *slot_->rules, slot_->rule, attributes, costs,
-                         [&](std::string_view permit) { deciders_.limiter_->release(permit); });
+                         [&](std::string_view permit) { deciders_.release(permit); });
     const Instant until = Deadline(*max_wait).at();
     const Decision decision = acquire(deciders_.limiter_->store(), call, until);
     const auto* const answer =

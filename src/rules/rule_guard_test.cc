@@ -10,7 +10,9 @@
 #include "sluice/attributes.h"
 #include "sluice/memory_store.h"
 #include "sluice/overrides.h"
+#include "sluice/rule_decider.h"
 #include "sluice/testing/manual_clock.h"
+#include "stores/policy/test_store.h"
 
 namespace sluice {
 namespace {
@@ -176,6 +178,30 @@ TEST_F(RuleGuardTest, RefundsTheCounterUnderItsTag) {
                            .refunding_on_exception()
                            .throwing([](Request r) -> int { throw std::runtime_error(r.user); });
   for (int i = 0; i < 3; ++i) EXPECT_THROW(refunds(Request{"eve"}), std::runtime_error);
+}
+
+TEST_F(RuleGuardTest, ReleasesPermitsInTheStoreThatGaveThem) {
+  const std::string limit = "      - { key: all, algorithm: concurrency, limit: 2, lease: 1h }\n";
+  TestStore down;
+  down.fail(Reason::kStoreError);
+  Limiter broken(down);
+  MemoryStore other;
+  const auto local =
+      guarded(one_rule(limit, "    on_store_error: local\n"), broken, "send", {.local = &other})
+          .holding();
+  const auto shadow_rules = one_rule(limit, "    mode: shadow\n");
+  MemoryStore trial;
+  const RuleStores with_trial{.shadow = &trial};
+  const auto shadow = guarded(shadow_rules, limiter_, "send", with_trial).holding();
+  RuleDecider decider(limiter_, with_trial);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(local.returning(length)(Request{"bob"}));
+    EXPECT_TRUE(local.waiting(0s).returning(length)(Request{"bob"}));
+    EXPECT_TRUE(shadow.returning(length)(Request{"bob"}));
+    const Attributes attributes{{"path", "/send"}};
+    const auto& left = decider.decide(shadow_rules, attributes, 0, {}, Verb::kPeek);
+    EXPECT_EQ(left.limits[0].decision.remaining, 2u);
+  }
 }
 
 class OverriddenGuard : public RuleGuardTest {

@@ -153,6 +153,7 @@ class RuleDeciders {
 
   Slot& enter();
   static void leave(Slot* slot) noexcept;
+  void release(std::string_view permit) const noexcept;
 
   LiveRules rules_;
   Limiter* limiter_;
