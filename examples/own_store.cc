@@ -34,7 +34,8 @@ int main() {
     return std::make_unique<CountingStore>(
         std::make_unique<sluice::MemoryStore>(sluice::MemoryStoreOptions{}, clock));
   };
-  const auto failures = sluice::testing::check_store({.make = make});
+  const auto failures =
+      sluice::testing::check_store({.make = make, .permits = true, .budgets = true});
   for (const std::string& failure : failures) std::puts(failure.c_str());
   std::puts(failures.empty() ? "the store conforms" : "the store does not conform");
   return failures.empty() ? 0 : 1;
