@@ -248,19 +248,20 @@ void RulePass::fail() const {
   throw_rate_limited(deciders_.needs_->rule, limits, each, decision_);
 }
 
-// If a shadow rule would have denied or a failure policy admitted the call, nothing was taken.
 void RulePass::refund() noexcept {
-  if (decision_.reason != Reason::kOk && decision_.reason != Reason::kLease) return;
+  if (decision_.reason == Reason::kShadow) return;  // one of its limits denies: nothing was taken
   for (const LimitAnswer& answer : slot_->answer->limits) {
     if (holds_permits(answer.numbers.algorithm())) continue;  // released
-    // Nothing was taken.
-    if (answer.limit->counts_responses || answer.decision.passed_over) continue;
+    if (answer.limit->counts_responses || !took_units(answer.decision)) continue;
+    const bool is_shadow = answer.rule->mode == RuleMode::kShadow;
+    Store* const shadow = is_shadow ? deciders_.stores_.shadow : nullptr;
     const Charge charge{.key = answer.counter,
                         .limit = answer.numbers,
                         .cost = answer.cost,
                         .tag = answer.tag,
                         .rule = {Keyspace::kRules}};
-    deciders_.limiter_->apply(Verb::kRefund, {&charge, 1});
+    (shadow != nullptr ? *shadow : deciders_.limiter_->store())
+        .apply_one(Verb::kRefund, charge, {});
   }
 }
 

@@ -204,6 +204,31 @@ TEST_F(RuleGuardTest, ReleasesPermitsInTheStoreThatGaveThem) {
   }
 }
 
+TEST_F(RuleGuardTest, ThrownCallsGiveBackWhatTheStoreHasTaken) {
+  const std::string limits =
+      "      - { name: all, algorithm: token_bucket, limit: 100, per: 1h }\n"
+      "      - { name: user, key: '{user}', algorithm: token_bucket, limit: 2, per: 1h }\n";
+  MemoryStore trial;
+  const RuleStores with_trial{.shadow = &trial};
+  const auto run = [&](const RuleSet& rules, Store& store, std::uint64_t left) {
+    Limiter taken(store);
+    RuleDecider decider(taken);
+    const auto guard = guarded(rules, limiter_, "send", with_trial).with("user", &Request::user);
+    EXPECT_TRUE(guard.returning(length)(Request{"bob"}));
+    const auto fails = guard.refunding_on_exception().throwing(
+        [](const Request& r) -> int { throw std::runtime_error(r.user); });
+    for (const char* const user : {"bob", "eve", "joe", "bob"}) {
+      EXPECT_THROW(fails(Request{user}), std::runtime_error);
+    }
+    const Attributes attributes{{"path", "/send"}, {"user", "bob"}};
+    const auto& answer = decider.decide(rules, attributes, 0, {}, Verb::kPeek);
+    EXPECT_EQ(answer.limits[0].decision.remaining, left);
+    EXPECT_EQ(answer.limits[1].decision.remaining, 1u);
+  };
+  run(one_rule(limits, "    max_new_keys: 2\n    on_store_error: allow\n"), store_, 99);
+  run(one_rule(limits, "    mode: shadow\n"), trial, 99);
+}
+
 class OverriddenGuard : public RuleGuardTest {
  protected:
   auto guard() {

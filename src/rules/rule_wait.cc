@@ -31,14 +31,18 @@ Decision RuleWait::ask(Action action) noexcept try {
 // The permit, and then the rest.
 void RuleWait::give_back() noexcept try {
   if (!answer_->permit.empty()) release_(std::string(answer_->permit));
-  if (answer_->decision.reason == Reason::kFallback) return;  // the store has taken nothing
-  // Of budgets in a row, to the one that was charged.
+  // To those limits from which the store has taken units: not if a failure policy has answered, and
+  // of budgets in a row to the one that was charged.
   std::vector<LimitCost> limits;
+  bool is_any_taken = false;
   for (const LimitAnswer& one : answer_->limits) {
-    const bool is_passed_over = one.decision.passed_over;
-    if (!is_passed_over && !one.limit->alternative) continue;
-    limits.push_back({one.limit->name, is_passed_over ? 0 : one.cost});
+    if (one.rule->mode == RuleMode::kShadow) continue;
+    const bool is_taken = detail::took_units(one.decision);
+    is_any_taken |= is_taken;
+    if (is_taken && !one.limit->alternative) continue;
+    limits.push_back({one.limit->name, is_taken ? one.cost : 0});
   }
+  if (!is_any_taken) return;
   limits.insert(limits.end(), costs_.limits.begin(), costs_.limits.end());
   RequestCosts costs = costs_;
   costs.limits = limits;

@@ -92,6 +92,26 @@ rules:
   EXPECT_TRUE(wait.charges()[1].alternative);
 }
 
+TEST_F(RuleWaitTest, GivesBackWhatTheStoreHasTakenBesideAFallback) {
+  const RuleSet few_keys = *RuleSet::parse(R"(version: 1
+rules:
+  - name: two
+    max_new_keys: 2
+    on_store_error: allow
+    limits:
+      - { name: all, algorithm: token_bucket, limit: 9, per: 1s }
+      - { name: user, key: "{user}", algorithm: token_bucket, limit: 9, per: 1s }
+)",
+                                           "f");
+  EXPECT_TRUE(decider.decide(few_keys, Attributes{{"user", "eve"}}).decision);
+  const Attributes user{{"user", "bob"}};
+  RuleWait wait(decider, few_keys, nullptr, user, costs);
+  EXPECT_EQ(wait.ask(Verb::kReserve).reason, Reason::kFallback);
+  wait.give_back();
+  const RuleAnswer& answer = decider.decide(few_keys, user, 0, {}, Verb::kPeek);
+  EXPECT_EQ(answer.limits[0].decision.remaining, 8u);
+}
+
 TEST_F(RuleWaitTest, ReportsWhatAShadowRuleWouldDeny) {
   for (int i = 0; i < 2; ++i) {
     EXPECT_TRUE(decider.decide(rules, attributes).decision);
