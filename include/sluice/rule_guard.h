@@ -22,11 +22,11 @@ namespace sluice {
 // an integer, an enumeration, or an optional of one; an empty value is a missing one), with
 // options, and with the function (Guard in guard.h).
 //
-// Errors: the last step throws std::invalid_argument if there is no such rule, if one of its keys
-// or costs reads an attribute that the guard does not provide, or if the guard provides the cost of
-// a limit that the rule does not have. Ownership: borrows the limiter and what `stores` names, such
-// as overrides; they must outlive the guard and its functions. Cost of a guarded call: that of
-// RuleDecider::decide; nothing is allocated once its buffers have grown.
+// Errors: the last step throws std::invalid_argument if there is no such rule, if its plan, its tag
+// or one of its keys or costs reads an attribute that the guard does not provide, or if the guard
+// provides the cost of a limit that the rule does not have. Ownership: borrows the limiter and what
+// `stores` names, such as overrides; they must outlive the guard and its functions. Cost of a
+// guarded call: that of RuleDecider::decide; nothing is allocated once its buffers have grown.
 inline auto guarded(LiveRules rules, Limiter& limiter, std::string_view rule,
                     const RuleStores& stores = {}) {
   using Gate = detail::RuleGate<>;

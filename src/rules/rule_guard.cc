@@ -25,12 +25,17 @@ std::string double_quoted(std::string_view text) { return '"' + std::string(text
 
 std::string listed(const auto& names) { return names.empty() ? "none" : base::joined(names); }
 
+// Whether a template finds all its attributes.
+bool has_attributes(const rules::KeyTemplate& of, rules::AttributeValues& values) {
+  std::string text, scratch;
+  std::size_t end = 0;
+  return of.fill(values, text, end, scratch).has_value();
+}
+
 // Whether the key of a limit, and its cost unless the guard gives it, find all their attributes.
 bool has_attributes(const rules::CompiledLimit& limit, bool has_cost,
                     rules::AttributeValues& values) {
-  std::string text, scratch;
-  std::size_t end = 0;
-  if (!limit.key.fill(values, text, end, scratch)) return false;
+  if (!has_attributes(limit.key, values)) return false;
   if (has_cost || limit.cost.kind() != rules::CostTemplate::Kind::kComputed) return true;
   const auto units = limit.cost.find(values, limit.price, 0, kMaxUnits);  // any plan
   return !units || units->has_value();
@@ -40,6 +45,12 @@ bool has_attributes(const rules::CompiledLimit& limit, bool has_cost,
 std::string cost_of(const RuleLimit& limit) {
   return limit.cost.find('{') != limit.cost.npos ? " or its cost " + double_quoted(limit.cost)
                                                  : std::string();
+}
+
+// Returns the end of a message about a part of a rule.
+std::string explain_lack(const RuleNeeds& needs) {
+  return " reads an attribute that the guard does not provide (it provides: " +
+         listed(needs.attributes) + "); expected .with(NAME, VALUE) for it";
 }
 
 bool is_queue(const RuleLimit& limit) { return limit.limit.mode() == LeakyMode::kQueue; }
@@ -61,6 +72,13 @@ std::optional<std::string> find_problem(const RuleSet& rules, const RuleNeeds& n
   for (const std::string& name : needs.attributes) given.set(name, "1");
   rules::AttributeValues values;
   values.begin(set.attributes, given);
+  const std::string start = "rule " + double_quoted(rule->name) + ": its ";
+  if (!has_attributes(set.compiled_of(*rule).tag, values)) {
+    return start + "tag " + double_quoted(rule->tag) + explain_lack(needs);
+  }
+  if (!has_attributes(set.compiled_of(*rule).plan_from, values)) {
+    return start + "plan " + double_quoted(rule->plan_from) + explain_lack(needs);
+  }
   for (std::size_t i = 0; i < rule->limits.size(); ++i) {
     const RuleLimit& limit = rule->limits[i];
     const auto& compiled = set.compiled_of(*rule, limit);
@@ -68,9 +86,7 @@ std::optional<std::string> find_problem(const RuleSet& rules, const RuleNeeds& n
     const std::string which =
         "rule " + double_quoted(rule->name) + ", limit " + double_quoted(limit.name);
     if (!has_attributes(compiled, has_cost, values)) {
-      return which + ": its key " + double_quoted(limit.key) + cost_of(limit) +
-             " reads an attribute that the guard does not provide (it provides: " +
-             listed(needs.attributes) + "); expected .with(NAME, VALUE) for it";
+      return which + ": its key " + double_quoted(limit.key) + cost_of(limit) + explain_lack(needs);
     }
     const bool has_permits = holds_permits(limit.limit.algorithm());
     if (has_permits && !needs.holds) {
@@ -197,17 +213,6 @@ void RuleDeciders::leave(Slot* slot) noexcept {
   }
 }
 
-RulePass::RulePass(RuleDeciders& deciders, const AttributeSource& attributes,
-                   const RequestCosts& costs)
-    : deciders_(deciders),
-      slot_(&deciders.enter(), RuleDeciders::leave),
-      decision_(ask(attributes, costs)) {
-  if (deciders_.needs_->holds) permit_ = slot_->answer->permit;
-}
-
-RulePass::~RulePass() {
-  if (!permit_.empty()) deciders_.release(permit_);
-}
 // The text of a permit does not say which of the stores gave it.
 void RuleDeciders::release(std::string_view permit) const noexcept try {
   const auto parsed = PermitText::parse(permit);
@@ -219,6 +224,17 @@ void RuleDeciders::release(std::string_view permit) const noexcept try {
 } catch (const std::bad_alloc&) {  // it ends with its lease
 }
 
+RulePass::RulePass(RuleDeciders& deciders, const AttributeSource& attributes,
+                   const RequestCosts& costs)
+    : deciders_(deciders),
+      slot_(&deciders.enter(), RuleDeciders::leave),
+      decision_(ask(attributes, costs)) {
+  if (deciders_.needs_->holds) permit_ = slot_->answer->permit;
+}
+
+RulePass::~RulePass() {
+  if (!permit_.empty()) deciders_.release(permit_);
+}
 
 Decision RulePass::ask(const AttributeSource& attributes, const RequestCosts& costs) {
   slot_->renew(deciders_.rules_, deciders_.needs_->rule);

@@ -313,6 +313,29 @@ TEST_F(RuleGuardTest, AnAttributeThatTheGuardCannotGiveIsRefusedWhenItIsMade) {
   }
 }
 
+TEST_F(RuleGuardTest, AnAttributeOfThePlanOrTheTagThatTheGuardCannotGiveIsRefused) {
+  const std::string lack =
+      "reads an attribute that the guard does not provide (it provides: user); expected "
+      ".with(NAME, VALUE) for it";
+  const auto planned = RuleSet::parse(
+      "version: 1\ndomain: test\n"
+      "plans: { free: { n: { limit: 1, per: 1h } }, pro: { n: { limit: 3, per: 1h } } }\n"
+      "rules:\n  - name: send\n    plan: { from: '{plan}', default: free }\n"
+      "    limits: [ { name: n, key: '{user}', algorithm: token_bucket } ]\n",
+      "rules.yaml");
+  ASSERT_TRUE(planned);
+  const auto by_user = [&](const RuleSet& rules) {
+    return guard_of(rules).with("user", &Request::user);
+  };
+  EXPECT_EQ(refusal([&] { (void)by_user(*planned).throwing(length); }),
+            "rule \"send\": its plan \"{plan}\" " + lack);
+  EXPECT_EQ(refusal([&] { (void)by_user(*planned).with("plan", length).throwing(length); }),
+            "made");
+  EXPECT_EQ(
+      refusal([&] { (void)by_user(one_rule(kByUser, "    tag: '{org}'\n")).throwing(length); }),
+      "rule \"send\": its tag \"{org}\" " + lack);
+}
+
 TEST_F(RuleGuardTest, NamesTheLimitWhoseAttributeIsMissingAmongSeveral) {
   const auto rules =
       one_rule(kByUser + "      - { name: b, key: '{ip}', algorithm: gcra, limit: 1, per: 1h, " +
