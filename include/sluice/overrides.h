@@ -92,6 +92,8 @@ class Overrides {
 
   // Drops those that have ended. Returns how many.
   std::size_t drop_ended(Instant now);
+  // Drops at most `most` of those that have ended, and returns them.
+  std::vector<Page::Entry> take_ended(Instant now, std::size_t most);
   // How many there are, with those that have ended and are not dropped yet.
   std::size_t size() const noexcept;
   // How many there may be.

@@ -140,16 +140,19 @@ class OverrideTable {
     return true;
   }
 
-  // Drops those that have ended; costs nothing if none can have.
-  std::size_t drop_ended(Instant now) {
+  // Drops those that have ended; costs nothing if none can have. With `out`, appends them to it
+  // until it has `most`, and keeps the rest.
+  std::size_t drop_ended(Instant now, std::vector<Overrides::Page::Entry>* out, std::size_t most) {
     if (now < soonest_) return 0;
     soonest_ = Instant::max();
     std::size_t dropped = 0;
     for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
       if (slots_[slot] == kEmpty || slots_[slot] == kRemoved) continue;
-      const auto until = read(entries_[entry_of(slots_[slot])]).until;
+      const Entry& entry = entries_[entry_of(slots_[slot])];
+      const auto until = read(entry).until;
       if (!until) continue;
-      if (*until <= now) {
+      if (*until <= now && (out == nullptr || out->size() < most)) {
+        if (out != nullptr) out->push_back({counter_of(entry), read(entry)});
         remove(slot);
         ++dropped;
       } else {
@@ -167,8 +170,7 @@ class OverrideTable {
     for (; at < entries_.size(); ++at) {
       if (entries_[at].size == 0) continue;
       if (out.size() >= most) return at;
-      std::string counter = *groups_[entries_[at].group];
-      counter += key_of(entries_[at]);
+      std::string counter = counter_of(entries_[at]);
       if (counter.starts_with(prefix)) out.push_back({std::move(counter), read(entries_[at])});
     }
     return 0;
@@ -221,6 +223,10 @@ class OverrideTable {
 
   std::string_view key_of(const Entry& entry) const {
     return {records_.data() + entry.at + entry.size - entry.key_size, entry.key_size};
+  }
+
+  std::string counter_of(const Entry& entry) const {
+    return std::string(*groups_[entry.group]).append(key_of(entry));
   }
 
   Override read(const Entry& entry) const {
@@ -505,10 +511,19 @@ std::size_t Overrides::drop_ended(Instant now) {
   std::size_t dropped = 0;
   for (Shard& shard : impl_->shards) {
     const std::lock_guard lock(shard.mutex);
-    dropped += shard.table.drop_ended(now);
+    dropped += shard.table.drop_ended(now, nullptr, 0);
   }
   impl_->size -= dropped;
   return dropped;
+}
+
+std::vector<Overrides::Page::Entry> Overrides::take_ended(Instant now, std::size_t most) {
+  std::vector<Page::Entry> taken;
+  for (Shard& shard : impl_->shards) {
+    const std::lock_guard lock(shard.mutex);
+    impl_->size -= shard.table.drop_ended(now, &taken, most);
+  }
+  return taken;
 }
 
 std::size_t Overrides::size() const noexcept { return impl_->size; }

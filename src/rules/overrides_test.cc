@@ -232,6 +232,21 @@ TEST_F(OverridesTest, EndsAndIsDropped) {
   EXPECT_TRUE(overrides_.list(0, 10).entries.empty());
 }
 
+TEST_F(OverridesTest, AreTakenInPartsWhenTheyHaveEnded) {
+  for (const char* counter : {"d|r|l|k=1", "d|r|l|k=2", "d|r|l|k=3"}) {
+    EXPECT_TRUE(overrides_.set(counter, {.limit = 7, .until = Instant{20s}}));
+  }
+  EXPECT_TRUE(overrides_.set("d|r|l|k=4", {.limit = 7}));
+  EXPECT_TRUE(overrides_.take_ended(Instant{19s}, 10).empty());
+  EXPECT_EQ(overrides_.take_ended(Instant{20s}, 2).size(), 2U);
+  EXPECT_EQ(overrides_.size(), 2U);
+  const auto rest = overrides_.take_ended(Instant{20s}, 2);
+  ASSERT_EQ(rest.size(), 1U);
+  EXPECT_EQ(rest[0].counter.substr(0, 8), "d|r|l|k=");
+  EXPECT_EQ(rest[0].given, (Override{.limit = 7, .until = Instant{20s}}));
+  EXPECT_TRUE(overrides_.find("d|r|l|k=4"));
+}
+
 TEST_F(OverridesTest, RefusesWhatTheLimitCannotHave) {
   EXPECT_EQ(problem("ap", "requests", {}),
             "there is no rule 'ap'; expected one of: api, quota, models or all");

@@ -213,6 +213,50 @@ TEST_F(RedisOverridesTest, SaysThatTheFirstOfAllIsLost) {
   EXPECT_EQ(first_.limit(), 0U);
 }
 
+constexpr const char* kAll = "sluice:{overrides}";
+
+// What Redis has of the counter; empty: nothing.
+std::string text_in(const RedisServer& server, const std::string& counter) {
+  sluice_redis::RedisConnection redis(server);
+  return redis.text(redis.run({"HGET", kAll, counter}));
+}
+
+TEST_F(RedisOverridesTest, ThatHaveEndedAreRemovedFromRedis) {
+  const auto entry = [](const char* counter, std::uint64_t limit) {
+    return Overrides::Page::Entry{counter, {.limit = limit, .until = Instant{Duration{1}}}};
+  };
+  first_.set(1);
+  const std::vector<Overrides::Page::Entry> all{entry("d|r|l|k=2", 2), entry("d|r|l|k=3", 3)};
+  first_.run([&] { EXPECT_TRUE(first_.overrides.set_all(all, false)); });
+  sluice_redis::RedisConnection(server_).run({"HSET", kAll, "d|r|l|k=3", "limit=9"});
+  first_.overrides.drop_ended(Instant{Duration{2}});
+  first_.until("it is removed", [&] { return text_in(server_, "d|r|l|k=2").empty(); });
+  EXPECT_EQ(text_in(server_, "d|r|l|k=3"), "limit=9") << "it was set again";
+  EXPECT_EQ(text_in(server_, std::string(kKey)), "limit=1");
+}
+
+TEST(RedisOverridesEnded, AreRemovedByAServerThatReadsThem) {
+  const RedisServer server;
+  sluice_redis::RedisConnection(server).run({"HSET", kAll, "d|r|l|k=1", "limit=5 until=1"});
+  sluice_redis::RedisConnection(server).run({"HSET", kAll, "d|r|l|k=2", "limit=6"});
+  Member member(server);
+  member.until("it is removed", [&] { return text_in(server, "d|r|l|k=1").empty(); });
+  EXPECT_EQ(text_in(server, "d|r|l|k=2"), "limit=6");
+}
+
+TEST(RedisOverridesEnded, AreNotRemovedBeforeTheyEndByTheClockOfRedis) {
+  const RedisServer server;
+  Member member(server);
+  const Instant until = SystemClock().now() + std::chrono::hours(1);
+  member.set(1);
+  member.run([&] { EXPECT_TRUE(member.overrides.set(kKey, {.limit = 5, .until = until})); });
+  const std::string text = text_in(server, std::string(kKey));
+  member.overrides.drop_ended(until);
+  const int scripts = calls(server, "time");
+  member.until("the script has run", [&] { return calls(server, "time") > scripts; });
+  EXPECT_EQ(text_in(server, std::string(kKey)), text);
+}
+
 // A scan would delay own changes until its end.
 TEST(RedisOverridesFirst, IsReadWithoutAScan) {
   const RedisServer server;

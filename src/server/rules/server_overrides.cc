@@ -83,6 +83,23 @@ return number
 constexpr redis::Script kChanges{"change_overrides", kChangesText,
                                  "06d1db049aea9c988fcb7e24ba3668beb43a55c7"};
 
+// ARGV: counters with the texts of overrides that have ended. Removes those that still have that
+// text. Returns how many have not ended by the clock of Redis.
+constexpr std::string_view kRemoveText = R"(local time, early = redis.call('TIME'), 0
+local now = time[1] * 1000000 + time[2]
+for i = 1, #ARGV, 2 do
+  local ends = tonumber(string.match(ARGV[i + 1], ' until=(%d+)$'))
+  if ends and ends > now then
+    early = early + 1
+  elseif redis.call('HGET', KEYS[1], ARGV[i]) == ARGV[i + 1] then
+    redis.call('HDEL', KEYS[1], ARGV[i])
+  end
+end
+return early
+)";
+constexpr redis::Script kRemove{"remove_overrides", kRemoveText,
+                                "e5c248fc4e2f6203b3d7114e499c839f031a3f1e"};
+
 // [ID, [c, COUNTER, t, TEXT]]
 std::optional<OverrideChange> read_change(const redis::Reply& entry) {
   if (!entry.is_array_of(2) || !entry[1].is_array_of(4)) return std::nullopt;
@@ -290,6 +307,9 @@ Expected<std::vector<std::uint64_t>> change_overrides(
   return numbers;
 }
 
+constexpr std::size_t kMostEnded = 10 * kPage;
+constexpr std::chrono::minutes kRemoveAgain{1};  // after an error
+
 constexpr std::chrono::seconds kFirstAnswer{1};
 constexpr std::chrono::seconds kLongestScan{30};
 constexpr std::chrono::milliseconds kLook{5};  // between two tries to lock the file
@@ -343,6 +363,7 @@ void RedisOverrides::follow(boost::asio::io_context& loop, const OnTrouble& on_t
 }
 
 void RedisOverrides::look(Step step) {
+  remove_ended();
   step_ = step;
   switch (step) {
     case Step::kHead:
@@ -479,7 +500,7 @@ void RedisOverrides::finish_scan() {
   const bool has_other_data = scanned_.epoch.empty() || scanned_.number < asked_ ||
                               (!epoch.empty() && epoch != scanned_.epoch);
   std::vector<Overrides::Page::Entry> lost;
-  overrides_.drop_ended(SystemClock().now());
+  drop_ended(SystemClock().now());
   std::ranges::sort(seen_);
   for (std::optional<std::uint64_t> at = 0; at;) {
     Overrides::Page page = overrides_.list(*at, kPage);
@@ -508,9 +529,49 @@ void RedisOverrides::apply(const OverrideChange& change) {
   if (!given) return;
   if (has_ended(*given)) {
     overrides_.unset(change.counter);
+    add_ended(change.counter, std::string(change.text));
   } else {
     static_cast<void>(overrides_.set(change.counter, *given));
   }
+}
+
+void RedisOverrides::drop_ended(Instant now) {
+  for (const auto& entry : overrides_.take_ended(now, kMostEnded - ended_.size())) {
+    std::string text;
+    rules::append_text(entry.given, text);
+    add_ended(entry.counter, std::move(text));
+  }
+}
+
+// If there are too many, those of a scan stay in Redis until a later one.
+void RedisOverrides::add_ended(std::string_view counter, std::string text) {
+  if (target_->options.scripting && ended_.size() < kMostEnded) {
+    ended_.emplace_back(counter, std::move(text));
+  }
+}
+
+// Every server does that, so the others need not know of it.
+void RedisOverrides::remove_ended() {
+  if (ended_.empty() || removing_ > 0 || std::chrono::steady_clock::now() < remove_at_) return;
+  removing_ = std::min(ended_.size(), std::size_t{kPage});
+  begin_command(remove_, keys_.all, {"1", keys_.all});
+  remove_.script = &kRemove;
+  for (std::size_t i = 0; i < removing_; ++i) {
+    remove_.append(ended_[i].first);
+    remove_.append(ended_[i].second);
+  }
+  client_->submit(remove_);
+}
+
+// What Redis refuses to remove stays there until a later scan.
+void RedisOverrides::removed(const redis::Answer& answer) {
+  const auto count = static_cast<std::ptrdiff_t>(std::exchange(removing_, 0));
+  if (answer.failure == redis::Failure::kNone && answer.reply->integer == 0) {
+    ended_.erase(ended_.begin(), ended_.begin() + count);
+    return;
+  }
+  if (answer.failure == redis::Failure::kError) ended_.clear();
+  remove_at_ = std::chrono::steady_clock::now() + kRemoveAgain;
 }
 
 // Reports a change of the state. It is fine only after everything could be read: a part that can be

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -12,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "server/net/file_lock.h"
@@ -83,7 +85,8 @@ class ServerOverrides {
   // wrong, an error, once, and they stay as they are.
   virtual Expected<bool> reread();
   // Drops those that have ended; the file drops them with its next change.
-  void drop_ended(Instant now) { overrides_.drop_ended(now); }
+  // In Redis, soon. In the thread of follow().
+  virtual void drop_ended(Instant now) { overrides_.drop_ended(now); }
 
  protected:
   explicit ServerOverrides(std::string path, std::size_t most = Overrides::kDefaultMost)
@@ -165,6 +168,7 @@ class RedisOverrides final : public ServerOverrides {
 
   // Sends them in groups. After an error, the groups before it are set.
   Status set_all(Entries entries, bool more) override;
+  void drop_ended(Instant now) override;
 
  private:
   enum class Step : std::uint8_t { kHead, kChanges, kScan };
@@ -182,6 +186,9 @@ class RedisOverrides final : public ServerOverrides {
   void scan(OverrideHead head);
   void finish_scan();
   void apply(const OverrideChange& change);
+  void add_ended(std::string_view counter, std::string text);
+  void remove_ended();
+  void removed(const redis::Answer& answer);
   bool apply_next(const OverrideChange& change);
   void adopt_first(std::string_view epoch);
   bool has_lost_first(const OverrideHead& head);
@@ -215,6 +222,10 @@ class RedisOverrides final : public ServerOverrides {
   std::uint64_t latest_ = 0;         // and this was the latest one
   std::optional<Instant> looks_since_;
   redis::AskCommand look_{[this](const redis::Answer& answer) { looked(answer); }};
+  std::deque<std::pair<std::string, std::string>> ended_;  // counters and texts, to be removed
+  std::size_t removing_ = 0;                               // the first of them, at present
+  std::chrono::steady_clock::time_point remove_at_{};
+  redis::AskCommand remove_{[this](const redis::Answer& answer) { removed(answer); }};
   boost::asio::io_context* loop_ = nullptr;
   std::unique_ptr<boost::asio::steady_timer> timer_;
   std::unique_ptr<redis::Client> client_;
