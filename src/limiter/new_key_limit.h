@@ -12,8 +12,8 @@ namespace sluice {
 // The most counters that charges may create in each second (RuleCharge::new_keys), so that clients
 // that make up keys cannot fill a store. Existing counters need no permission.
 //
-// Seconds are those of the requests' clock. Requests that are under way at the same moment may
-// create a few counters more.
+// Seconds are those of the requests' clock, which may go back. Requests that are under way at the
+// same moment may create a few counters more.
 //
 // Thread-safety: any member from any thread. Ownership: none; stores borrow it for a call. Cost: a
 // load for each request, one atomic instruction for each new counter.
@@ -25,9 +25,9 @@ class NewKeyLimit {
   // Returns whether a request at this instant may create a counter.
   bool allows(Instant now) const noexcept {
     const std::uint64_t word = window_.load(std::memory_order_relaxed);
-    return second_of(now) > word >> 32 || static_cast<std::uint32_t>(word) < per_second_;
+    return is_other(word, second_of(now)) || static_cast<std::uint32_t>(word) < per_second_;
   }
-  // Counts one that it has created. An instant of an earlier second counts in the newest one.
+  // Counts one that it has created. An instant of the second before counts in the newest one.
   void count(Instant now) noexcept {
     std::uint64_t word = window_.load(std::memory_order_relaxed);
     while (!window_.compare_exchange_weak(word, after(word, second_of(now)),
@@ -40,8 +40,11 @@ class NewKeyLimit {
     const auto seconds = std::chrono::floor<std::chrono::seconds>(now).time_since_epoch().count();
     return static_cast<std::uint64_t>(std::clamp<std::int64_t>(seconds, 0, 0xFFFF'FFFF));
   }
+  static bool is_other(std::uint64_t word, std::uint64_t second) noexcept {
+    return second > word >> 32 || second + 1 < word >> 32;
+  }
   static std::uint64_t after(std::uint64_t word, std::uint64_t second) noexcept {
-    if (second > word >> 32) return second << 32 | 1;
+    if (is_other(word, second)) return second << 32 | 1;
     return static_cast<std::uint32_t>(word) == 0xFFFF'FFFF ? word : word + 1;
   }
 

@@ -25,15 +25,24 @@ TEST(NewKeyLimit, AllowsItsNumberInEachSecond) {
   }
 }
 
-TEST(NewKeyLimit, AllowsNoMoreIfTheClockGoesBack) {
+TEST(NewKeyLimit, AllowsNoMoreInTheSecondBefore) {
   NewKeyLimit limit(1);
   limit.count(Instant{100s});
   EXPECT_FALSE(limit.allows(Instant{99s}));
-  limit.count(Instant{50s});
+  limit.count(Instant{99s});
   EXPECT_FALSE(limit.allows(Instant{100s}));
   EXPECT_TRUE(limit.allows(Instant{101s}));
-  EXPECT_FALSE(limit.allows(kFirstInstant));
   EXPECT_TRUE(limit.allows(kLastInstant));
+}
+
+TEST(NewKeyLimit, BeginsAgainIfTheClockGoesBack) {
+  NewKeyLimit limit(1);
+  limit.count(Instant{100s});
+  EXPECT_TRUE(limit.allows(kFirstInstant));
+  EXPECT_TRUE(limit.allows(Instant{50s}));
+  limit.count(Instant{50s});
+  EXPECT_FALSE(limit.allows(Instant{50s}));
+  EXPECT_TRUE(limit.allows(Instant{51s}));
 }
 
 TEST(NewKeyLimit, CountsThoseOfAllThreads) {
