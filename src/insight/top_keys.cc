@@ -274,10 +274,14 @@ void KeyRecorder::hand_over() {
   const std::lock_guard lock(all_.inbox_mutex_);
   std::erase_if(table_->used, [&](KeySlot* slot) {
     if (slot->is_handed.load(std::memory_order_acquire)) return false;  // the collector is late
+    try {
+      all_.inbox_.emplace_back(table_, slot);
+    } catch (const std::bad_alloc&) {
+      return false;  // the next time
+    }
     std::swap(slot->live, slot->handed);
     slot->is_used = false;
     slot->is_handed.store(true, std::memory_order_release);
-    all_.inbox_.emplace_back(table_, slot);
     return true;
   });
 }
@@ -332,12 +336,16 @@ KeyRecorder& TopKeys::make_recorder() {
   return *recorders_.emplace_back(std::make_unique<KeyRecorder>(*this));
 }
 
-bool TopKeys::collect(const RuleSet& active, std::size_t most) {
+// Without memory, what cannot be kept is lost.
+bool TopKeys::collect(const RuleSet& active, std::size_t most) try {
   const std::lock_guard lock(collect_mutex_);
   const Duration now = running();
   for (const auto& slot : take(most)) {
     const bool is_handed = slot->is_handed.load(std::memory_order_acquire);
-    add(*slot, is_handed, now);
+    try {
+      add(*slot, is_handed, now);
+    } catch (const std::bad_alloc&) {
+    }
     if (!is_handed) continue;
     for (KeySketch& sketch : *slot->handed) sketch.clear();
     slot->is_handed.store(false, std::memory_order_release);
@@ -345,6 +353,8 @@ bool TopKeys::collect(const RuleSet& active, std::size_t most) {
   forget_others(active, now);
   const std::lock_guard inbox_lock(inbox_mutex_);
   return !inbox_.empty();
+} catch (const std::bad_alloc&) {
+  return false;
 }
 
 std::vector<TopLimit> TopKeys::top(const TopKeysQuery& query) const {
