@@ -193,6 +193,55 @@ TEST_F(RedisOverridesTest, SaysHowManyAnOldCopyOfTheDataLacks) {
   EXPECT_EQ(second_.overrides.all().size(), 1U);
 }
 
+// What another server has when Redis comes back with the data from before the latest change.
+class AfterOlderData : public RedisOverridesTest {
+ protected:
+  static constexpr const char* kLost = "d|r|l|k=2";
+
+  // Redis loses the change number 2, which both know.
+  void SetUp() override {
+    first_.set(1);
+    copy("", ".old");
+    first_.run([&] { EXPECT_TRUE(first_.overrides.set(kLost, {.limit = 2})); });
+    for (Member* member : {&first_, &second_}) {
+      member->until("both are read", [&] { return member->overrides.all().size() == 2; });
+    }
+    copy(".old", "");
+  }
+  void copy(const std::string& from, const std::string& to) {
+    sluice_redis::RedisConnection redis(server_);
+    for (const std::string key : {"", ":changes", ":head"}) {
+      const std::string name = "sluice:{overrides}" + key;
+      redis.run({"COPY", name + from, name + to, "REPLACE"});
+    }
+  }
+  void expect_new_data(Member& member) {
+    member.until("the loss is reported", [&] { return !member.lost.empty(); });
+    EXPECT_EQ(member.lost, std::vector<std::uint64_t>{1});
+    EXPECT_FALSE(member.overrides.all().find(kLost));
+    EXPECT_EQ(member.overrides.all().find("d|r|l|k=3")->limit, 3U);
+  }
+};
+
+TEST_F(AfterOlderData, AChangeWithTheNumberOfALostOneIsSeen) {
+  Member third(server_);
+  third.until("it has read", [&] { return third.limit() == 1; });
+  third.run([&] { EXPECT_TRUE(third.overrides.set("d|r|l|k=3", {.limit = 3})); });
+  expect_new_data(first_);
+  expect_new_data(second_);
+}
+
+TEST_F(AfterOlderData, ChangesAfterALostOneAreSeen) {
+  Member third(server_);
+  third.until("it has read", [&] { return third.limit() == 1; });
+  third.run([&] { EXPECT_TRUE(third.overrides.set("d|r|l|k=3", {.limit = 3})); });
+  third.run([&] { EXPECT_TRUE(third.overrides.set("d|r|l|k=4", {.limit = 4})); });
+  second_.run([&] { EXPECT_TRUE(second_.overrides.set("d|r|l|k=5", {.limit = 5})); });
+  expect_new_data(first_);
+  expect_new_data(second_);
+  EXPECT_EQ(second_.overrides.all().size(), 4U);
+}
+
 // Calls of a command, also those that failed.
 int calls(const RedisServer& server, const std::string& command) {
   sluice_redis::RedisConnection redis(server);

@@ -36,7 +36,15 @@ namespace sluice::server {
 struct OverrideChange {
   std::uint64_t number = 0;
   std::string_view counter;
-  std::string_view text;  // empty: it was removed
+  std::string_view text;   // empty: it was removed
+  std::string_view token;  // empty: an older version of the program has made it
+};
+
+// A change that a script has made.
+struct OverrideMade {
+  std::uint64_t number = 0;
+  std::string token;
+  std::string before;  // the token of the change before it; empty: none
 };
 
 namespace {
@@ -45,8 +53,9 @@ constexpr std::size_t kOverrideGroup = 1600;  // overrides in one call of change
 
 constexpr std::uint64_t kPage = 1000;
 
-// Returns the number of the change, 0 if there was nothing to remove, -1 if there are too many; and
-// what was there before, or null.
+// ARGV: token, counter, text, most. Returns the number of the change, 0 if there was nothing to
+// remove, -1 if there are too many; what was there before, or null; and the token of the change
+// before it, or null.
 constexpr std::string_view kChangeText = R"(local before = redis.call('HGET', KEYS[1], ARGV[2])
 if ARGV[3] == '' then
   if not before then return {0, before} end
@@ -57,14 +66,17 @@ else
 end
 if redis.call('HSETNX', KEYS[3], 'epoch', ARGV[1]) == 1 then redis.call('DEL', KEYS[2]) end
 local number = redis.call('HINCRBY', KEYS[3], 'number', 1)
-redis.call('XADD', KEYS[2], 'MAXLEN', '~', 100000, number .. '-0', 'c', ARGV[2], 't', ARGV[3])
-return {number, before}
+redis.call('XADD', KEYS[2], 'MAXLEN', '~', 100000, number .. '-0', 'c', ARGV[2], 't', ARGV[3],
+  'n', ARGV[1])
+local last = redis.call('HGET', KEYS[3], 'last')
+redis.call('HSET', KEYS[3], 'last', ARGV[1])
+return {number, before, last}
 )";
 constexpr redis::Script kChange{"change_override", kChangeText,
-                                "196974b081633778e8d923197f9dcff5d85674ee"};
+                                "19dcc960d93cb942a72572ae3ac4b4beddf9f71f"};
 
-// ARGV: epoch, most, and counters with their texts. Returns the number of the last change, or -1 if
-// there are too many.
+// ARGV: token, most, and counters with their texts. Returns the number of the last change, or -1 if
+// there are too many; null; and the token of the change before the first, or null.
 constexpr std::string_view kChangesText = R"(local count = (#ARGV - 2) / 2
 local there = redis.call('HLEN', KEYS[1])
 if there + count > tonumber(ARGV[2]) then
@@ -76,12 +88,15 @@ if redis.call('HSETNX', KEYS[3], 'epoch', ARGV[1]) == 1 then redis.call('DEL', K
 local number = redis.call('HINCRBY', KEYS[3], 'number', count) - count
 for i = 3, #ARGV, 2 do
   number = number + 1
-  redis.call('XADD', KEYS[2], 'MAXLEN', '~', 100000, number .. '-0', 'c', ARGV[i], 't', ARGV[i + 1])
+  redis.call('XADD', KEYS[2], 'MAXLEN', '~', 100000, number .. '-0', 'c', ARGV[i], 't', ARGV[i + 1],
+    'n', ARGV[1])
 end
-return number
+local last = redis.call('HGET', KEYS[3], 'last')
+redis.call('HSET', KEYS[3], 'last', ARGV[1])
+return {number, false, last}
 )";
 constexpr redis::Script kChanges{"change_overrides", kChangesText,
-                                 "06d1db049aea9c988fcb7e24ba3668beb43a55c7"};
+                                 "9ff181747dd9c76ee86b50de497fb9519888e9d0"};
 
 // ARGV: counters with the texts of overrides that have ended. Removes those that still have that
 // text. Returns how many have not ended by the clock of Redis.
@@ -100,22 +115,24 @@ return early
 constexpr redis::Script kRemove{"remove_overrides", kRemoveText,
                                 "e5c248fc4e2f6203b3d7114e499c839f031a3f1e"};
 
-// [ID, [c, COUNTER, t, TEXT]]
+// [ID, [c, COUNTER, t, TEXT, n, TOKEN]]; older versions of the program write no token.
 std::optional<OverrideChange> read_change(const redis::Reply& entry) {
   if (!entry.is_array_of(2) || !entry[1].is_array_of(4)) return std::nullopt;
   const std::string_view id = entry[0].string();
   const auto number = base::read_number<std::uint64_t>(id.substr(0, id.find('-')));
   if (!number) return std::nullopt;
   const redis::Reply& fields = entry[1];
-  return OverrideChange{*number, fields[1].string(), fields[3].string()};
+  const auto token = fields.is_array_of(6) ? fields[5].string() : std::string_view();
+  return OverrideChange{*number, fields[1].string(), fields[3].string(), token};
 }
 
 void fill_in_read_head(redis::Command& command, const OverrideKeys& keys) {
-  begin_command(command, keys.all, {"HMGET", keys.head, "epoch", "number"});
+  begin_command(command, keys.all, {"HMGET", keys.head, "epoch", "number", "last"});
 }
 
-void fill_in_read_changes(redis::Command& command, const OverrideKeys& keys, std::uint64_t after) {
-  const std::string first = std::to_string(after + 1) + "-0";
+// From the known change on, whose token shows whether Redis still has it.
+void fill_in_read_changes(redis::Command& command, const OverrideKeys& keys, std::uint64_t known) {
+  const std::string first = std::to_string(known) + "-0";
   begin_command(command, keys.all,
                 {"XRANGE", keys.changes, first, "+", "COUNT", std::to_string(kPage)});
 }
@@ -125,17 +142,17 @@ void fill_in_scan(redis::Command& command, const OverrideKeys& keys, std::string
 }
 
 // With an empty text: removes it.
-void fill_in_change(redis::Command& command, const OverrideKeys& keys, std::string_view epoch,
+void fill_in_change(redis::Command& command, const OverrideKeys& keys, std::string_view token,
                     std::string_view counter, std::string_view text, std::size_t most) {
-  begin_command(command, keys.all, {"3", keys.all, keys.changes, keys.head, epoch, counter, text});
+  begin_command(command, keys.all, {"3", keys.all, keys.changes, keys.head, token, counter, text});
   command.script = &kChange;
   command.append(std::uint64_t{most});
 }
 
 // Sets at most 1000 of them in one step. Each has a text.
-void fill_in_change_all(redis::Command& command, const OverrideKeys& keys, std::string_view epoch,
+void fill_in_change_all(redis::Command& command, const OverrideKeys& keys, std::string_view token,
                         std::span<const OverrideChange> changes, std::size_t most) {
-  begin_command(command, keys.all, {"3", keys.all, keys.changes, keys.head, epoch});
+  begin_command(command, keys.all, {"3", keys.all, keys.changes, keys.head, token});
   command.script = &kChanges;
   command.append(std::uint64_t{most});
   for (const OverrideChange& change : changes) {
@@ -147,10 +164,12 @@ void fill_in_change_all(redis::Command& command, const OverrideKeys& keys, std::
 // Each read_* returns nothing for a reply that is none. What it returns borrows the reply.
 
 std::optional<OverrideHead> read_head(const redis::Reply& reply) {
-  if (!reply.is_array_of(2)) return std::nullopt;
-  OverrideHead head{std::string(reply[0].string()), 0};
-  if (!head.epoch.empty())
+  if (!reply.is_array_of(3)) return std::nullopt;
+  OverrideHead head{std::string(reply[0].string())};
+  if (!head.epoch.empty()) {
     head.number = base::read_number<std::uint64_t>(reply[1].string()).value_or(0);
+    head.last = reply[2].string();
+  }
   return head;
 }
 
@@ -173,7 +192,7 @@ std::optional<std::vector<OverrideChange>> read_page(const redis::Reply& reply,
   std::vector<OverrideChange> entries;
   const redis::Reply& pairs = reply[1];
   for (std::size_t i = 0; i + 1 < pairs.count; i += 2) {
-    entries.push_back({0, pairs[i].string(), pairs[i + 1].string()});
+    entries.push_back({0, pairs[i].string(), pairs[i + 1].string(), {}});
   }
   return entries;
 }
@@ -181,7 +200,8 @@ std::optional<std::vector<OverrideChange>> read_page(const redis::Reply& reply,
 // A script call with this many changes takes Redis less than a millisecond.
 constexpr std::size_t kChangesPerCall = 200;
 
-std::string new_epoch() {
+// Of a change; that of the first is the epoch too.
+std::string new_token() {
   std::random_device random;
   return std::to_string(std::uint64_t{random()} << 32 | random());
 }
@@ -212,15 +232,17 @@ std::string why_not(const redis::Answer& answer) {
   }
 }
 
-// Returns the number of the change that a script has made; it is in the first element of an array.
-Expected<std::int64_t> number_of_change(const redis::Answer& answer) {
+// Returns the change that a script has made.
+Expected<OverrideMade> change_of(const redis::Answer& answer, const std::string& token) {
   if (answer.failure != redis::Failure::kNone) return Unexpected{why_not(answer)};
-  const redis::Reply& reply = answer.reply->is_array_of(2) ? (*answer.reply)[0] : *answer.reply;
+  const redis::Reply& all = *answer.reply;
+  const redis::Reply& reply = all.is_array_of(2) ? all[0] : all;
   if (reply.type != redis::Reply::kInteger) {
     return Unexpected{"Redis answered something else; the change may have been made; repeat it"};
   }
   if (reply.integer < 0) return Unexpected{too_many()};
-  return reply.integer;
+  return OverrideMade{static_cast<std::uint64_t>(reply.integer), token,
+                      std::string(all.is_array_of(3) ? all[2].string() : std::string_view())};
 }
 
 Expected<bool> check(const redis::Client* client) {
@@ -229,27 +251,28 @@ Expected<bool> check(const redis::Client* client) {
 }
 
 // Changes the override of a counter in Redis, or removes it if the text is empty. Returns the
-// number of the change, or 0 if there was nothing to remove, and sets `before` to the text of what
+// change, whose number is 0 if there was nothing to remove, and sets `before` to the text of what
 // was there. Waits, on a fiber of the client's loop; null is an error. Errors: why it was not
 // changed, or may not be.
-Expected<std::int64_t> change_override(redis::Client* client, const OverrideKeys& keys,
+Expected<OverrideMade> change_override(redis::Client* client, const OverrideKeys& keys,
                                        std::string_view counter, std::string_view text,
                                        std::optional<std::string>& before) {
   if (const auto can = check(client); !can) return Unexpected{can.error()};
   net::FiberWait wait;
-  Expected<std::int64_t> number = 0;
+  const std::string token = new_token();
+  Expected<OverrideMade> made = OverrideMade();
   redis::AskCommand command([&](const redis::Answer& answer) {
-    number = number_of_change(answer);
-    if (number && answer.reply->is_array_of(2) &&
+    made = change_of(answer, token);
+    if (made && answer.reply->is_array_of(2) &&
         (*answer.reply)[1].type != redis::Reply::Type::kNil) {
       before = (*answer.reply)[1].string();
     }
     wait.finish();
   });
-  fill_in_change(command, keys, new_epoch(), counter, text, Overrides::kDefaultMost);
+  fill_in_change(command, keys, token, counter, text, Overrides::kDefaultMost);
   client->submit(command);
   wait.wait();
-  return number;
+  return made;
 }
 
 bool has_ended(const Override& given) { return given.until && *given.until <= SystemClock().now(); }
@@ -265,9 +288,9 @@ Expected<ServerOverrides::Before> read_before(const std::optional<std::string>& 
                     base::in_quotes(*text) + ": " + read.error()};
 }
 
-// Sets at most kOverrideGroup overrides in script calls that are sent together. Returns the number
-// of the change of each. After an error, some of them may be set.
-Expected<std::vector<std::uint64_t>> change_overrides(
+// Sets at most kOverrideGroup overrides in script calls that are sent together. Returns the change
+// of each. After an error, some of them may be set.
+Expected<std::vector<OverrideMade>> change_overrides(
     redis::Client* client, const OverrideKeys& keys,
     std::span<const Overrides::Page::Entry> entries) {
   if (const auto can = check(client); !can) return Unexpected{can.error()};
@@ -275,36 +298,38 @@ Expected<std::vector<std::uint64_t>> change_overrides(
   std::vector<OverrideChange> changes;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     rules::append_text(entries[i].given, texts[i]);
-    changes.push_back({0, entries[i].counter, texts[i]});
+    changes.push_back({0, entries[i].counter, texts[i], {}});
   }
   net::FiberWait wait;
   std::deque<redis::AskCommand> calls;
-  std::deque<Expected<std::int64_t>> answers;  // the number of the last change of each call
+  std::deque<Expected<OverrideMade>> answers;  // the last change of each call
   std::size_t pending = 0;
-  const std::string epoch = new_epoch();
+  const std::string token = new_token();
   for (std::size_t at = 0; at < changes.size(); at += kChangesPerCall) {
     const std::size_t count = std::min(kChangesPerCall, changes.size() - at);
-    calls.emplace_back([&, last = &answers.emplace_back(0)](const redis::Answer& answer) {
-      *last = number_of_change(answer);
-      if (--pending == 0) wait.finish();
-    });
-    fill_in_change_all(calls.back(), keys, epoch, std::span(changes).subspan(at, count),
+    calls.emplace_back(
+        [&, last = &answers.emplace_back(OverrideMade())](const redis::Answer& answer) {
+          *last = change_of(answer, token);
+          if (--pending == 0) wait.finish();
+        });
+    fill_in_change_all(calls.back(), keys, token, std::span(changes).subspan(at, count),
                        Overrides::kDefaultMost);
   }
   pending = calls.size();
   for (redis::AskCommand& call : calls) client->submit(call);
   if (!calls.empty()) wait.wait();
-  std::vector<std::uint64_t> numbers;
+  std::vector<OverrideMade> made;
   std::string why;
   for (const auto& last : answers) {
     if (!last && why.empty()) why = last.error();
     if (!why.empty()) continue;
-    const std::size_t count = std::min(kChangesPerCall, entries.size() - numbers.size());
-    for (std::size_t i = count; i > 0; --i)
-      numbers.push_back(static_cast<std::uint64_t>(*last) - i + 1);
+    const std::size_t count = std::min(kChangesPerCall, entries.size() - made.size());
+    for (std::size_t i = count; i > 0; --i) {
+      made.push_back({last->number - i + 1, token, i == count ? last->before : token});
+    }
   }
   if (!why.empty()) return Unexpected{std::move(why)};
-  return numbers;
+  return made;
 }
 
 constexpr std::size_t kMostEnded = 10 * kPage;
@@ -367,10 +392,10 @@ void RedisOverrides::look(Step step) {
   step_ = step;
   switch (step) {
     case Step::kHead:
-      asked_ = known().number;
+      asked_ = known();
       fill_in_read_head(look_, keys_);
       break;
-    case Step::kChanges: fill_in_read_changes(look_, keys_, after_); break;
+    case Step::kChanges: fill_in_read_changes(look_, keys_, read_from_); break;
     case Step::kScan: fill_in_scan(look_, keys_, cursor_); break;
   }
   if (!looks_since_) looks_since_ = SystemClock().now();
@@ -425,8 +450,12 @@ bool RedisOverrides::see_head(const redis::Reply& reply) {
   adopt_first(head->epoch);
   const OverrideHead known = this->known();
   // This server may have made changes since it asked.
-  const bool is_later = head->epoch == known.epoch && head->number >= asked_;
-  if (!is_synced_ || !is_later || has_lost_first(*head)) {
+  const auto replaces = [&](const OverrideHead& at) {
+    return head->number == at.number && head->last != at.last;
+  };
+  const bool is_later = head->epoch == known.epoch && head->number >= asked_.number;
+  if (is_later && (replaces(asked_) || replaces(known))) is_replaced_ = true;
+  if (!is_synced_ || !is_later || is_replaced_ || has_lost_first(*head)) {
     scan(std::move(*head));
   } else if (head->number > known.number) {
     latest_ = head->number;
@@ -438,19 +467,14 @@ bool RedisOverrides::see_head(const redis::Reply& reply) {
   return true;
 }
 
-void RedisOverrides::look_for_changes(std::uint64_t after) {
-  after_ = after;
+void RedisOverrides::look_for_changes(std::uint64_t known) {
+  read_from_ = known;
   look(Step::kChanges);
 }
 
 bool RedisOverrides::see_changes(const redis::Reply& reply) {
   const auto changes = read_changes(reply);
   if (!changes) return false;
-  if (changes->empty()) {
-    is_synced_ = false;
-    wait();
-    return true;
-  }
   for (const OverrideChange& change : *changes) {
     if (!apply_next(change)) {
       is_synced_ = false;
@@ -458,7 +482,10 @@ bool RedisOverrides::see_changes(const redis::Reply& reply) {
     }
   }
   const std::uint64_t number = known().number;
-  if (is_synced_ && number < latest_) {
+  if (is_synced_ && number == read_from_) {  // there are none
+    is_synced_ = false;
+    wait();
+  } else if (is_synced_ && number < latest_) {
     look_for_changes(number);
   } else {
     look(Step::kHead);
@@ -493,11 +520,12 @@ bool RedisOverrides::see_page(const redis::Reply& reply) {
   return true;
 }
 
-// Removes what Redis no longer has. Without an epoch, with another one, or with a number from
-// before, nobody has removed it: it is lost.
+// Removes what Redis no longer has. Without an epoch, with another one, with a number from before,
+// or with another change of a known number, nobody has removed it: it is lost.
 void RedisOverrides::finish_scan() {
   const std::string epoch = known().epoch;
-  const bool has_other_data = scanned_.epoch.empty() || scanned_.number < asked_ ||
+  const bool has_other_data = std::exchange(is_replaced_, false) || scanned_.epoch.empty() ||
+                              scanned_.number < asked_.number ||
                               (!epoch.empty() && epoch != scanned_.epoch);
   std::vector<Overrides::Page::Entry> lost;
   drop_ended(SystemClock().now());
@@ -581,13 +609,19 @@ void RedisOverrides::trouble(State state, std::string_view why) {
   if (std::exchange(state_, state) != state && on_trouble_) on_trouble_(why);
 }
 
-// Returns false if changes before it are missing. Skips what this server has made since it asked.
+// Returns false if changes before it are missing, or Redis has another one instead of the known
+// one. Skips what this server has made since it asked.
 bool RedisOverrides::apply_next(const OverrideChange& change) {
   const std::lock_guard lock(mutex_);
-  if (change.number <= known_.number) return true;
+  if (change.number < known_.number) return true;
+  if (change.number == known_.number) {
+    is_replaced_ = !change.token.empty() && change.token != known_.last;
+    return !is_replaced_;
+  }
   if (change.number != known_.number + 1) return false;
   apply(change);
   known_.number = change.number;
+  if (!change.token.empty()) known_.last = change.token;
   return true;
 }
 
@@ -619,15 +653,16 @@ std::uint64_t RedisOverrides::scans() const {
 // greater number, which it has read too, would be lost for good. `scans` was read before the change
 // was sent: a scan that began since reads it, or the follower does after the scan. The follower
 // does not read a change that comes next after those that it knows.
-void RedisOverrides::apply_own(std::uint64_t scans, std::uint64_t number,
+void RedisOverrides::apply_own(std::uint64_t scans, const OverrideMade& made,
                                const std::function<void()>& change) {
   const std::lock_guard lock(mutex_);
-  if (scans != scans_ || number <= known_.number) return;
+  if (scans != scans_ || made.number <= known_.number) return;
   change();
   if (known_.epoch.empty()) {
     has_first_ = true;
-  } else if (number == known_.number + 1) {
-    known_.number = number;
+  } else if (made.number == known_.number + 1 && made.before == known_.last) {
+    known_.number = made.number;
+    known_.last = made.token;
   }
 }
 
@@ -643,11 +678,10 @@ Expected<ServerOverrides::Before> RedisOverrides::change(std::string_view counte
   const std::uint64_t known_scans = scans();
   const OverrideHead at = known();
   std::optional<std::string> before;
-  const auto number =
-      change_override(through.value_or(client_.get()), keys_, counter, text, before);
-  if (!number) return Unexpected{number.error()};
+  const auto made = change_override(through.value_or(client_.get()), keys_, counter, text, before);
+  if (!made) return Unexpected{made.error()};
   Expected<bool> set = true;
-  apply_own(known_scans, static_cast<std::uint64_t>(*number), [&] {
+  apply_own(known_scans, *made, [&] {
     if (given == nullptr) {
       overrides_.unset(counter);
     } else {
@@ -655,7 +689,7 @@ Expected<ServerOverrides::Before> RedisOverrides::change(std::string_view counte
     }
   });
   if (!set) return Unexpected{set.error()};
-  if (*number == 0) {
+  if (made->number == 0) {
     // Another server has removed it, and the follower may not have read that. If it has read
     // nothing meanwhile, it has yet to read a later change of this counter too.
     const std::lock_guard lock(mutex_);
@@ -668,11 +702,11 @@ Status RedisOverrides::set_all(Entries entries, bool) {
   for (std::size_t at = 0; at < entries.size(); at += kOverrideGroup) {
     const Entries group = entries.subspan(at, std::min(kOverrideGroup, entries.size() - at));
     const std::uint64_t before = scans();
-    const auto numbers = change_overrides(client_.get(), keys_, group);
-    if (!numbers) return Unexpected{numbers.error()};
+    const auto made = change_overrides(client_.get(), keys_, group);
+    if (!made) return Unexpected{made.error()};
     Expected<bool> set = true;
     for (std::size_t i = 0; i < group.size() && set; ++i) {
-      apply_own(before, (*numbers)[i],
+      apply_own(before, (*made)[i],
                 [&] { set = overrides_.set(group[i].counter, group[i].given); });
     }
     if (!set) return Unexpected{set.error()};

@@ -121,8 +121,9 @@ class ServerOverrides {
 
 // The overrides in Redis are three keys in one slot: a hash from counters to overrides
 // (rules/override_text.h); a stream of the latest changes, whose entry N-0 is change number N; and
-// a hash with the number of the latest change and an `epoch`, which differs after a loss of all
-// data.
+// a hash with the number of the latest change, its random token (`last`), and an `epoch`, which
+// differs after a loss of all data. After a loss of the latest changes, others get their numbers:
+// the tokens differ.
 
 struct OverrideKeys {
   explicit OverrideKeys(const std::string& prefix)
@@ -135,15 +136,17 @@ struct OverrideKeys {
 struct OverrideHead {
   std::string epoch;
   std::uint64_t number = 0;
+  std::string last = {};  // the token of the latest change that has one
 
   friend bool operator==(const OverrideHead&, const OverrideHead&) = default;
 };
 
 struct OverrideChange;
+struct OverrideMade;
 
 // The overrides of a fleet, which are in Redis. Follows their changes: polls the number of the
-// latest change every 250 ms, and reads the changes since the known one. If these are not all there
-// (the stream was trimmed, Redis lost data), it reads all overrides again, page by page.
+// latest change every 250 ms, and reads the changes from the known one on. If these are not all
+// there (the stream was trimmed, Redis lost data), it reads all overrides again, page by page.
 //
 // A change of this server counts at once, unless the follower has read it already: then later
 // changes of the same counter may have been read too.
@@ -180,7 +183,7 @@ class RedisOverrides final : public ServerOverrides {
   void look(Step step);
   void looked(const redis::Answer& answer);
   bool see_head(const redis::Reply& reply);
-  void look_for_changes(std::uint64_t after);
+  void look_for_changes(std::uint64_t known);
   bool see_changes(const redis::Reply& reply);
   bool see_page(const redis::Reply& reply);
   void scan(OverrideHead head);
@@ -194,7 +197,8 @@ class RedisOverrides final : public ServerOverrides {
   bool has_lost_first(const OverrideHead& head);
   OverrideHead known() const;
   std::uint64_t scans() const;
-  void apply_own(std::uint64_t scans, std::uint64_t number, const std::function<void()>& change);
+  void apply_own(std::uint64_t scans, const OverrideMade& made,
+                 const std::function<void()>& change);
   void wait();
   void trouble(State state, std::string_view why);
   std::string read_key(Step step) const;
@@ -209,6 +213,7 @@ class RedisOverrides final : public ServerOverrides {
   std::uint64_t scans_ = 0;  // that have begun
   bool has_first_ = false;   // a change of this server, when no epoch was known
   bool is_synced_ = false;
+  bool is_replaced_ = false;  // Redis has another change instead of a known one
   bool was_read_ = false;
   State state_ = State::kFine;
   bool has_answered_ = false;
@@ -217,8 +222,8 @@ class RedisOverrides final : public ServerOverrides {
   OverrideHead scanned_;  // the head before the scan
   std::string cursor_;
   std::vector<std::uint64_t> seen_;  // hashes of the counters of the scan
-  std::uint64_t asked_ = 0;          // the latest change that was known when the head was asked for
-  std::uint64_t after_ = 0;          // the changes after this number were asked for,
+  OverrideHead asked_;               // was known when the head was asked for
+  std::uint64_t read_from_ = 0;      // the changes from this number on were asked for,
   std::uint64_t latest_ = 0;         // and this was the latest one
   std::optional<Instant> looks_since_;
   redis::AskCommand look_{[this](const redis::Answer& answer) { looked(answer); }};
