@@ -246,6 +246,7 @@ Expected<bool, PushFailure> RedisRules::push(const PublishedRules& rules,
   Expected<bool, PushFailure> result = false;
   redis::AskCommand command([&](const redis::Answer& answer) {
     result = result_of_push(answer);
+    if (result && *result) known_ = rules.id;  // those before, if Redis loses the push, are others
     wait.finish();
   });
   fill_in_push(command, source_.key, rules, expected);

@@ -354,6 +354,15 @@ TEST_F(OwnPushes, NameWhoMadeThem) {
   EXPECT_EQ(by(), "push 3 to Redis");
 }
 
+TEST_F(OwnPushes, AreNoticedIfRedisComesBackWithThoseBefore) {
+  Publisher publisher(server_);
+  ASSERT_TRUE(publisher.push(1, "one"));
+  start();
+  ASSERT_EQ(push({{"redis:a.yaml", rules_named("two")}}).value(), Outcome::kPushed);
+  publisher.overwrite(1, rules_named("one"));  // before the next poll
+  until("the rules before", [&] { return has("one"); });
+}
+
 TEST_F(OwnPushes, KeepTheNamesOfRulesThatArePut) {
   Publisher publisher(server_);
   ASSERT_TRUE(publisher.push(1, "one"));
