@@ -62,6 +62,8 @@ class CircuitBreaker {
   class Pass {
    public:
     explicit operator bool() const noexcept { return may_ask_; }
+    // Whether this request decides if the breaker closes.
+    bool is_probe() const noexcept { return may_ask_ && mode_of(seen_) == State::kProbing; }
 
    private:
     friend class CircuitBreaker;
@@ -75,7 +77,8 @@ class CircuitBreaker {
     pass.may_ask_ = mode_of(pass.seen_) == State::kClosed;
     return pass.may_ask_ ? pass : try_probe(pass.seen_);
   }
-  // Records the reason of the store's answer. kInvalid does not count.
+  // Records the reason of the store's answer. kInvalid does not count: the next request is the
+  // probe.
   void record(const Pass& pass, Reason reason) noexcept;
 
   // Ends the wait of an open breaker, because the store may work again: the next request is a

@@ -38,6 +38,14 @@ bool is_valid(Action action, std::span<const Charge> charges, std::optional<Inst
   return true;
 }
 
+// What counts of an answer for the breaker: that a peek is answered does not show whether the store
+// can write, so the next request is the probe.
+Reason counted(const CircuitBreaker::Pass& pass, Verb verb, Reason said) noexcept {
+  const bool has_failed = said == Reason::kStoreTimeout || said == Reason::kStoreError;
+  const bool shows_nothing = verb == Verb::kPeek && !has_failed && pass.is_probe();
+  return shows_nothing ? Reason::kInvalid : said;
+}
+
 Decision answer_all(std::span<Decision> each, const Decision& decision) noexcept {
   std::fill(each.begin(), each.end(), decision);
   return decision;
@@ -112,7 +120,7 @@ class FailurePolicyStore::Request {
   bool answer(const Decision& said) noexcept try {
     decision_ = said;
     if (!batch_) {
-      policy_.breaker_->record(pass_, said.reason);
+      policy_.breaker_->record(pass_, counted(pass_, action_.verb, said.reason));
       if (!policy_.leaves_out_new(said, action_, charges_)) {
         decision_ = policy_.answer_to(said, action_, charges_, now_, each_);
         return true;
@@ -163,7 +171,7 @@ Decision FailurePolicyStore::apply_one(Action action, const Charge& charge,
   const CircuitBreaker::Pass pass = breaker_->try_pass();
   if (!pass) return fall_back(action, {&charge, 1}, now, {&one, 1}, Reason::kStoreError);
   const Decision said = store_->apply_one(action, charge, now);
-  breaker_->record(pass, said.reason);
+  breaker_->record(pass, counted(pass, action.verb, said.reason));
   return answer_to(said, action, {&charge, 1}, now, {&one, 1});
 }
 

@@ -51,6 +51,25 @@ TEST(FailurePolicyStore, PassesOnTheAnswersOfTheStore) {
   EXPECT_EQ(f.inner.last_now, Instant{5s});
 }
 
+TEST(FailurePolicyStore, APeekDoesNotShowThatTheStoreCanWrite) {
+  Fixture f(FailurePolicy::kDeny);
+  f.open();
+  f.inner.work();
+  f.clock.advance(10s);
+  EXPECT_EQ(f.limiter.peek("k", kLimit).reason, Reason::kOk);
+  EXPECT_EQ(f.breaker.state(), CircuitBreaker::State::kOpen);
+  f.inner.fail(Reason::kStoreError);
+  EXPECT_EQ(f.limiter.try_acquire("k", kLimit).reason, Reason::kFallback) << "this is the probe";
+  EXPECT_EQ(f.inner.asked, 2);
+  f.clock.advance(10s);
+  EXPECT_EQ(f.limiter.peek("k", kLimit).reason, Reason::kFallback);
+  EXPECT_EQ(f.breaker.state(), CircuitBreaker::State::kOpen) << "the probe has failed";
+  f.inner.work();
+  f.clock.advance(10s);
+  EXPECT_EQ(f.limiter.try_acquire("k", kLimit).reason, Reason::kOk);
+  EXPECT_EQ(f.breaker.state(), CircuitBreaker::State::kClosed);
+}
+
 TEST(FailurePolicyStore, ReleasesThePermitsOfTheLocalStore) {
   constexpr Limit kFour = concurrency(4).lease(1h);  // 1 in the local store
   Fixture f(FailurePolicy::kLocal);
