@@ -144,6 +144,16 @@ TEST_F(RedisSharesTest, DividesByWeightWhatOthersDoNotAskFor) {
   }
 }
 
+TEST_F(RedisSharesTest, GoOnWhileTheMemoryOfRedisIsFullWhereSomeAreThere) {
+  const auto hour = std::chrono::hours(1);
+  ASSERT_TRUE(claim("a", "counter", {.asked = kWhole / 2}, 0, hour));
+  redis_.run({"CONFIG", "SET", "maxmemory", "1"});
+  EXPECT_EQ(claim("b", "counter", {.asked = kWhole / 2}, 0, hour).value().part, kWhole / 2);
+  EXPECT_FALSE(claim("a", "new", {.asked = kWhole / 2}, 0, hour));
+  redis_.run({"CONFIG", "SET", "maxmemory", "0"});
+  EXPECT_EQ(stored("counter").all.size(), 2U);
+}
+
 // A server of an older version has written its line.
 TEST_F(RedisSharesTest, AServerWithoutAWeightCountsAsOneProxy) {
   redis_.run({"SET", std::string(kPrefix) + "q{}counter",

@@ -50,12 +50,18 @@ local share = math.max(math.min(part, whole - kept), 0)
 local till = now + tonumber(ARGV[4])
 lines[#lines + 1] = string.format('%s*%.0f %.0f %.0f %.0f', ARGV[1], own[3], own[2],
   math.max(share, held), till)
-redis.call('SET', KEYS[1], table.concat(lines, '\n'), 'PX', math.max(last, till) - now)
+local text, ms = table.concat(lines, '\n'), math.max(last, till) - now
+local said = redis.pcall('SET', KEYS[1], text, 'PX', ms)
+if said.err then
+  -- If the server's memory is full, it executes a write after one that needs no memory.
+  if redis.call('PEXPIRE', KEYS[1], ms) == 0 then return said end
+  redis.call('SET', KEYS[1], text, 'PX', ms)
+end
 own[2], own[3] = whole, tonumber(ARGV[7])
 return string.format('%.0f %.0f %.0f', share, part, fair())
 )";
 constexpr redis::Script kShare{"quota_share", kShareText,
-                               "4ddf79c41c48c10f55d67f1560deb930cacfa9f2"};
+                               "71109d2870b2a312cac471c17e10e94aca7ad4b5"};
 
 // Reads "PART FAIR MOST".
 std::optional<QuotaShare> read_share(std::string_view text) {
