@@ -532,6 +532,34 @@ rules:
         wait_for(lambda: b"outage" in zone.admin_request("GET", "/v1/status").body, "the status")
         self.assertIn("the server above is not connected", zone.log())
 
+    def test_only_the_first_request_waits_for_a_server_that_assigns_nothing(self):
+        more = self.RULES + """
+  - name: unknown
+    match: { path: /unknown }
+    on_store_error: deny
+    limits: [ { name: requests, key: "{user}", algorithm: token_bucket, limit: 1, per: 1s } ]
+"""
+        zone = self.serve(more, {
+            "store": f"quota://{self.above.front_ends['grpc']}",
+            "upstream": {"deadline": "1s"},
+        })
+        wait_for(lambda: self.status(zone)["connections"] == 1, "a connection")
+        began = time.monotonic()
+        for _ in range(30):
+            answer = self.ask(zone, path="/unknown", user="a")
+            self.assertEqual((answer["outcome"], answer["reason"]), ("denied", "fallback"))
+        self.assertLess(time.monotonic() - began, 20, "each request has waited")
+
+        def is_said():
+            self.ask(zone, path="/unknown", user="a")
+            status = zone.admin_request("GET", "/v1/status").body
+            return b"is connected, and assigns nothing" in status
+
+        wait_for(is_said, "the status")
+        self.assertIn("the server above assigns nothing", zone.log())
+        self.assertTrue(self.is_allowed(zone, path="/api", user="a"))
+        wait_for(lambda: "assigns quotas again" in zone.log(), "the end of the failure")
+
     def test_a_limit_that_cannot_be_divided_is_refused(self):
         rules = self.RULES.replace(
             "algorithm: token_bucket, limit: 2, per: 1h", "algorithm: concurrency, limit: 2, lease: 1m"

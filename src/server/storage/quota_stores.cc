@@ -2,10 +2,12 @@
 // QuotaClient: requests take its tokens, and the client reports them.
 
 #include <algorithm>
+#include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <map>
 #include <memory>
@@ -34,6 +36,8 @@ namespace {
 constexpr const char* kDomain = "sluice.counters";
 // A denied request that no full bucket would admit may pass when the part has grown.
 constexpr Duration kUntilNextReport = std::chrono::seconds{1};
+// The requests for a key are its first ones again after this time without any.
+constexpr Duration kFirstAgain = std::chrono::minutes{1};
 
 // The stores of one event loop: it decides with its own buckets.
 //
@@ -41,9 +45,14 @@ constexpr Duration kUntilNextReport = std::chrono::seconds{1};
 // borrows its arguments.
 class LoopQuotas final : public LoopStores, private Store {
  public:
+  // Adds the requests that got no assignment over a connection to `unassigned`.
   LoopQuotas(boost::asio::io_context& loop, QuotaClient& client, Store& local,
-             std::chrono::milliseconds deadline)
-      : sleeps_(loop), client_(client), local_(local), deadline_(deadline) {}
+             std::chrono::milliseconds deadline, std::atomic<std::uint64_t>& unassigned)
+      : sleeps_(loop),
+        client_(client),
+        local_(local),
+        deadline_(deadline),
+        unassigned_(unassigned) {}
 
   Limiter& limiter() override { return limiter_; }
   Store* shadow() override { return nullptr; }
@@ -54,6 +63,7 @@ class LoopQuotas final : public LoopStores, private Store {
   struct Known {
     std::shared_ptr<QuotaBucket> bucket;
     Limit numbers;
+    Instant waits_from{};  // before this, no request waits for an assignment
   };
 
   Decision apply(Action action, std::span<const Charge> charges, std::optional<Instant>,
@@ -73,12 +83,15 @@ class LoopQuotas final : public LoopStores, private Store {
   Decision decide(Action action, std::span<const Charge> charges, std::span<Decision> each);
   std::shared_ptr<QuotaBucket> find(const Charge& charge);
   void forget_idle();
-  bool wait_for(QuotaBucket& bucket);
+  static std::string name_of(const Charge& charge);
+  bool wait_for(const Charge& charge, QuotaBucket& bucket);
+  bool sleep_until_assigned(const QuotaBucket& bucket, Instant end);
 
   net::FiberSleeps sleeps_;
   QuotaClient& client_;
   Store& local_;
   const std::chrono::milliseconds deadline_;
+  std::atomic<std::uint64_t>& unassigned_;
   std::unordered_map<std::string, Known> known_;  // by tag and key
   std::size_t next_look_ = 1024;                  // for idle ones, at this size
   Limiter limiter_{*this};
@@ -173,7 +186,7 @@ Decision LoopQuotas::decide(Action action, std::span<const Charge> charges,
     if (!buckets.back()) return fail(Reason::kStoreFull, each);
   }
   for (std::size_t i = 0; i < charges.size(); ++i) {
-    if (!buckets[i]->is_assigned() && !wait_for(*buckets[i])) {
+    if (!buckets[i]->is_assigned() && !wait_for(charges[i], *buckets[i])) {
       return fail(Reason::kStoreError, each);
     }
   }
@@ -218,9 +231,14 @@ Decision LoopQuotas::decide(Action action, std::span<const Charge> charges,
   return whole_of(each.first(charges.size()));
 }
 
-std::shared_ptr<QuotaBucket> LoopQuotas::find(const Charge& charge) {
+std::string LoopQuotas::name_of(const Charge& charge) {
   std::string name(charge.tag);
   name.append(1, '\0').append(charge.key);
+  return name;
+}
+
+std::shared_ptr<QuotaBucket> LoopQuotas::find(const Charge& charge) {
+  std::string name = name_of(charge);
   const auto found = known_.find(name);
   if (found != known_.end() && found->second.numbers == charge.limit) return found->second.bucket;
   if (known_.size() >= next_look_) forget_idle();
@@ -238,17 +256,28 @@ void LoopQuotas::forget_idle() {
 }
 
 // Waits until there is an assignment. Returns false after the deadline, and at once if the other
-// server cannot be reached.
-bool LoopQuotas::wait_for(QuotaBucket& bucket) {
+// server cannot be reached, or others have waited for this key.
+bool LoopQuotas::wait_for(const Charge& charge, QuotaBucket& bucket) {
   if (net::current_fiber() == nullptr || !client_.stats().is_connected) return false;
   // The first use makes the client report the bucket; nothing is taken.
   static_cast<void>(bucket.try_take(0));
   const Clock& clock = SteadyClock::instance();
-  const Instant until = clock.now() + deadline_;
+  const std::string name = name_of(charge);
+  const auto found = known_.find(name);
+  const Instant now = clock.now();
+  const bool may_wait = found == known_.end() || now >= found->second.waits_from;
+  const bool is_assigned = may_wait && sleep_until_assigned(bucket, now + deadline_);
+  const auto still = known_.find(name);  // it may have been forgotten
+  if (still != known_.end()) still->second.waits_from = clock.now() + kFirstAgain;
+  if (!is_assigned) ++unassigned_;
+  return is_assigned;
+}
+
+bool LoopQuotas::sleep_until_assigned(const QuotaBucket& bucket, Instant end) {
   net::FiberSleep sleep(sleeps_);
   while (!bucket.is_assigned()) {
-    const Instant now = clock.now();
-    if (now >= until || !sleep.sleep(now + std::chrono::milliseconds{1})) return false;
+    const Instant now = SteadyClock::instance().now();
+    if (now >= end || !sleep.sleep(now + std::chrono::milliseconds{1})) return false;
   }
   return true;
 }
@@ -263,7 +292,8 @@ class QuotaStores final : public Stores {
         client_(std::move(options)) {}
 
   std::unique_ptr<LoopStores> make(boost::asio::io_context& loop) override {
-    return std::make_unique<LoopQuotas>(loop, client_, local_, config_.upstream.deadline);
+    return std::make_unique<LoopQuotas>(loop, client_, local_, config_.upstream.deadline,
+                                        unassigned_);
   }
   Expected<HeldBlocks> find_blocks(LoopStores*, std::size_t) override { return HeldBlocks{}; }
   Status read_ledger(LoopStores*, const LedgerReplay::See&) override {
@@ -297,7 +327,7 @@ class QuotaStores final : public Stores {
                                 {"reports", stats.reports},
                                 {"assignments", stats.assignments}}};
     const std::scoped_lock lock(mutex_);
-    if (!stats.is_connected && lost_since_) {
+    if (lost_since_ && (is_starved_ || !stats.is_connected)) {
       out.failing_since = lost_since_;
       out.why_failing = why(stats);
     }
@@ -306,22 +336,31 @@ class QuotaStores final : public Stores {
 
  private:
   std::string why(const QuotaClient::Stats& stats) const {
+    if (stats.is_connected) return config_.store + " is connected, and assigns nothing";
     return config_.store + " is not connected" +
            (stats.last_error.empty() ? std::string() : ": " + stats.last_error);
   }
-  // Looks each second whether the connection is there.
+  // Looks each second whether the connection is there, and whether requests get assignments.
   void watch() {
     const QuotaClient::Stats stats = client_.stats();
+    const bool has_some = std::exchange(assignments_, stats.assignments) != stats.assignments;
+    const bool lacks_some = unassigned_.exchange(0) > 0;
     const std::scoped_lock lock(mutex_);
-    if (stats.is_connected && lost_since_) {
-      log_.info("the server above is connected again", {{"store", config_.store}});
+    const bool was_starved =
+        std::exchange(is_starved_, !has_some && (lacks_some || (is_starved_ && stats.buckets > 0)));
+    const bool fails = is_starved_ || !stats.is_connected;
+    if (!fails && lost_since_) {
+      log_.info(was_starved ? "the server above assigns quotas again"
+                            : "the server above is connected again",
+                {{"store", config_.store}});
       lost_since_.reset();
-    } else if (!stats.is_connected && !lost_since_ && looked_) {
+    } else if (fails && !lost_since_ && looked_) {
       lost_since_ = SystemClock::instance().now();
-      log_.error(
-          "the server above is not connected; when the assignments have ended, on_store_error "
-          "decides",
-          {{"why", why(stats)}});
+      log_.error(stats.is_connected
+                     ? "the server above assigns nothing; on_store_error decides"
+                     : "the server above is not connected; when the assignments have ended, "
+                       "on_store_error decides",
+                 {{"why", why(stats)}});
     }
     looked_ = true;
     timer_->expires_after(std::chrono::seconds{1});
@@ -334,9 +373,12 @@ class QuotaStores final : public Stores {
   Log& log_;
   LocalShareStore local_;
   QuotaClient client_;
+  std::atomic<std::uint64_t> unassigned_{0};
+  std::uint64_t assignments_ = 0;  // at the last look
   std::optional<boost::asio::steady_timer> timer_;
   mutable std::mutex mutex_;  // of what follows
   std::optional<Instant> lost_since_;
+  bool is_starved_ = false;  // requests get no assignment over the connection
   bool looked_ = false;
 };
 
