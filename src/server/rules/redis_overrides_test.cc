@@ -300,10 +300,15 @@ TEST(RedisOverridesEnded, AreNotRemovedBeforeTheyEndByTheClockOfRedis) {
   member.set(1);
   member.run([&] { EXPECT_TRUE(member.overrides.set(kKey, {.limit = 5, .until = until})); });
   const std::string text = text_in(server, std::string(kKey));
+  const int polls = calls(server, "hmget");
+  member.until("Redis was asked", [&] { return calls(server, "hmget") > polls + 2; });
   member.overrides.drop_ended(until);
+  EXPECT_EQ(member.limit(), 0U);
   const int scripts = calls(server, "time");
   member.until("the script has run", [&] { return calls(server, "time") > scripts; });
   EXPECT_EQ(text_in(server, std::string(kKey)), text);
+  member.overrides.drop_ended(SystemClock().now());
+  member.follow(5);  // the clock of the server was wrong
 }
 
 // A scan would delay own changes until its end.

@@ -564,6 +564,7 @@ void RedisOverrides::apply(const OverrideChange& change) {
 }
 
 void RedisOverrides::drop_ended(Instant now) {
+  if (has_gone_back(now)) is_synced_ = false;
   for (const auto& entry : overrides_.take_ended(now, kMostEnded - ended_.size())) {
     std::string text;
     rules::append_text(entry.given, text);
@@ -744,6 +745,13 @@ Expected<bool> ServerOverrides::read_if_changed() {
 Expected<bool> ServerOverrides::reread() {
   const std::lock_guard lock(mutex_);
   return read_if_changed();
+}
+
+void ServerOverrides::drop_ended(Instant now) {
+  overrides_.drop_ended(now);
+  if (!has_gone_back(now)) return;
+  const std::lock_guard lock(mutex_);
+  known_ = {.path = path_, .error = ENOENT};
 }
 
 Status ServerOverrides::keep() {

@@ -84,9 +84,10 @@ class ServerOverrides {
   // Reads the file again if another process has written it. Returns whether it has; if the file is
   // wrong, an error, once, and they stay as they are.
   virtual Expected<bool> reread();
-  // Drops those that have ended; the file drops them with its next change.
+  // Drops those that have ended; the file drops them with its next change. If the clock has gone
+  // back since the last call, all are read again: some that were dropped have not ended.
   // In Redis, soon. In the thread of follow().
-  virtual void drop_ended(Instant now) { overrides_.drop_ended(now); }
+  virtual void drop_ended(Instant now);
 
  protected:
   explicit ServerOverrides(std::string path, std::size_t most = Overrides::kDefaultMost)
@@ -95,6 +96,11 @@ class ServerOverrides {
   // Sets the override, or removes it if `given` is null. `through`: on a fiber of another loop.
   virtual Expected<Before> change(std::string_view counter, const Override* given,
                                   std::optional<redis::Client*> through);
+
+  // Whether `now` is before that of the last call.
+  bool has_gone_back(Instant now) {
+    return now + std::chrono::seconds(1) < std::exchange(dropped_at_, now);
+  }
 
   Overrides overrides_;
 
@@ -113,6 +119,7 @@ class ServerOverrides {
   void put_back(std::string_view counter, const Before& before);
 
   const std::string path_;
+  Instant dropped_at_{};
   std::mutex mutex_;          // held while they are changed and written; never while waiting
   FileLook known_;            // the file that was read or written last
   bool has_unsaved_ = false;  // the file lacks some

@@ -54,6 +54,18 @@ TEST_F(ServerOverridesTest, AreThereAfterAStart) {
   EXPECT_EQ(again->all().size(), 1U) << "one has ended";
 }
 
+TEST_F(ServerOverridesTest, ThatWereDroppedAreReadAgainIfTheClockGoesBack) {
+  const auto overrides = open();
+  const Instant now = SystemClock().now();
+  EXPECT_TRUE(overrides->set("d|r|l|k=1", {.limit = 5, .until = now + std::chrono::hours(1)}));
+  overrides->drop_ended(now + std::chrono::hours(2));
+  EXPECT_FALSE(overrides->reread().value());
+  EXPECT_EQ(overrides->all().size(), 0U);
+  overrides->drop_ended(now);
+  EXPECT_TRUE(overrides->reread().value());
+  EXPECT_EQ(overrides->all().size(), 1U);
+}
+
 TEST_F(ServerOverridesTest, AreSharedByAServerAndItsSuccessor) {
   const auto old = open();
   const auto successor = open();
