@@ -153,8 +153,7 @@ constexpr ReasonReport kInvalid{
         "ERR the request uses one counter twice with different limits, or has too many limits",
     .detail =
         "The request cannot be decided: two of its limits are different limits of one counter, "
-        "over "
-        "64 limits apply to it, or its cost is out of range."};
+        "over 64 limits apply to it, or its cost is out of range."};
 
 }  // namespace
 

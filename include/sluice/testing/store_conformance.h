@@ -47,7 +47,7 @@ struct StoreConformance {
   // Whether the store decides a request without a time at the clock's time. If not, the suite gives
   // a time with every request.
   bool follows_clock = true;
-  // The algorithms that the store knows, but for the two below. Default: all others.
+  // The algorithms that the store knows, except the two below. Default: all others.
   std::vector<Algorithm> algorithms = all_algorithms();
   // Whether the store has permits (`concurrency`), and budgets. If not, neither is checked.
   bool permits = false;
@@ -61,13 +61,9 @@ struct StoreConformance {
 
 // Checks that a store decides as every store must (Store::apply, docs/reference/algorithms.md): all
 // verbs, the exact numbers of every algorithm, all or nothing, clocks that go back, changed
-// numbers, odd keys and requests, threads. Blocks and budgets in a row (Charge::alternative) are
-// not checked. For authors of stores, in any test framework:
+// numbers, odd keys and requests, threads; no blocks, no rows (Charge::alternative). For authors:
 //
-//   for (const auto& failure :
-//        check_store({.make = make_my_store, .permits = true, .budgets = true})) {
-//     ADD_FAILURE() << failure;
-//   }
+//   for (const auto& failure : check_store({.make = make_my_store})) ADD_FAILURE() << failure;
 //
 // Returns one sentence for each error; none if the store conforms. Cost: some thousand requests, on
 // a few dozen stores, one after another; it does not sleep. Errors: throws what `make` throws.
