@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 
-from harness import ROOT, ServerTest, free_port, request
+from harness import ROOT, ServerTest, request
 
 FILE = ROOT / "docs/openapi.json"
 # openapi-spec-validator, schemathesis and what they need.
@@ -84,7 +84,7 @@ class WithoutStore(ServerTest):
         file = self.folder() / "envoy.yaml"
         file.write_text(envoy)
         descriptors = [{"entries": [{"key": "a", "value": "b"}]}]
-        config = {"store": f"redis://127.0.0.1:{free_port()}", "envoy": {"files": str(file)}}
+        config = {"store": "redis+unix:///nonexistent/redis.sock", "envoy": {"files": str(file)}}
         server = self.serve(RULES, config)
         for path, body in (
             ("/v1/check", {"limit": limit}),
