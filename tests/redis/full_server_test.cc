@@ -126,6 +126,20 @@ class NewKeys : public ScriptTest {
   Reason take(std::string_view key, const Limit& limit, std::int64_t at) {
     return store_.apply_one(sluice::Verb::kTake, charge(key, limit), instant(at)).reason;
   }
+  // Returns what `ask` returns when it has asked within one second of the server. Each try begins
+  // with an empty server.
+  template <typename Ask>
+  auto in_one_second(const Ask& ask) {
+    for (;;) {
+      redis_.run({"FLUSHALL"});
+      const std::int64_t begin = server_time();
+      auto said = ask(instant(begin));
+      const std::int64_t second = server_time() / kSecond;
+      if (second == begin / kSecond) return said;
+      while (server_time() / kSecond == second) {  // something may be counted in it
+      }
+    }
+  }
 
   sluice::NewKeyLimit new_keys_{2};
 };
@@ -170,29 +184,28 @@ TEST_F(NewKeys, ChargesOfWorkCreateOnlyTheCountersThatNewKeyLimitAllows) {
       EXPECT_EQ(charge(i, instant(kStart)), i < 10 ? Reason::kOk : Reason::kStoreFull);
     }
     EXPECT_EQ(charge(0, instant(kStart)), Reason::kOk) << "it exists";
-    // In one second, and no second of this test begins again.
-    const sluice::Instant later = instant(server_time() + 3600 * kSecond);
-    for (int i = 0; i < 9; ++i) ten.count(later);
-    EXPECT_EQ(charge(100, {}), Reason::kOk) << store_.error();
-    EXPECT_EQ(charge(101, {}), Reason::kStoreFull) << store_.error();
-    EXPECT_EQ(charge(100, {}), Reason::kOk) << "it exists";
-    EXPECT_EQ(number({"DBSIZE"}), 11);
+    const auto said = in_one_second([&](sluice::Instant now) {
+      for (int i = 0; i < 9; ++i) ten.count(now);
+      return std::vector{charge(100, {}), charge(101, {}), charge(100, {})};
+    });
+    EXPECT_EQ(said, (std::vector{Reason::kOk, Reason::kStoreFull, Reason::kOk})) << store_.error();
+    EXPECT_EQ(number({"DBSIZE"}), 1);
   }
 }
 
 TEST_F(NewKeys, CountsAtTheServersTimeToo) {
   for (const Limit& limit : every_kind(5, kLong)) {
     SCOPED_TRACE(to_string(limit.algorithm()));
-    redis_.run({"FLUSHALL"});
     sluice::NewKeyLimit two(2);
-    two.count(instant(server_time() + 3600 * kSecond));  // no second of this test begins again
     const auto take_now = [&](std::string_view key) {
       const Charge one{.key = key, .limit = limit, .rule = {.new_keys = &two}};
       return store_.apply_one(sluice::Verb::kTake, one, {}).reason;
     };
-    EXPECT_EQ(take_now("a"), Reason::kOk) << store_.error();
-    EXPECT_EQ(take_now("b"), Reason::kStoreFull) << store_.error();
-    EXPECT_EQ(take_now("a"), Reason::kOk) << "it exists";
+    const auto said = in_one_second([&](sluice::Instant now) {
+      two.count(now);
+      return std::vector{take_now("a"), take_now("b"), take_now("a")};
+    });
+    EXPECT_EQ(said, (std::vector{Reason::kOk, Reason::kStoreFull, Reason::kOk})) << store_.error();
     EXPECT_EQ(number({"DBSIZE"}), 1);
   }
 }
