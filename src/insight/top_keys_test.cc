@@ -8,7 +8,6 @@
 #include <thread>
 
 #include "sluice/testing/manual_clock.h"
-#include "tests/support/allocations.h"
 
 namespace sluice::insight {
 namespace {
@@ -50,19 +49,6 @@ class TopKeysTest : public ::testing::Test {
   KeyRecorder& recorder_ = keys_.make_recorder();
   RuleSet rules_ = rules_named("other");
 };
-
-TEST_F(TopKeysTest, LosesWhatItHasNoMemoryFor) {
-  recorder_.use(rules_);
-  recorder_.count(answer_of(rules_, 0, 0, "a"));
-  testing::without_memory(1, [&] { recorder_.hand_over(); });
-  recorder_.hand_over();
-  testing::without_memory(1, [&] { keys_.collect(rules_); });
-  recorder_.count(answer_of(rules_, 0, 0, "b"));
-  const auto asked = top();
-  ASSERT_EQ(asked.size(), 1U);
-  EXPECT_EQ(asked[0].total, 1U);
-  EXPECT_EQ(asked[0].keys[0].text, "b");
-}
 
 TEST_F(TopKeysTest, CountsWhatWasAskedAndWhatWasDenied) {
   recorder_.use(rules_);
