@@ -712,8 +712,11 @@ server::FilesRead read_rules(const std::string& file) {
   if (file != "-") return server::read_files({file});
   server::FilesRead read;
   auto text = read_file(file);
-  if (text) read.texts.push_back({file, *std::move(text)});
-  if (!text) read.errors = std::move(text.error());
+  if (text) {
+    read.texts.push_back({file, *std::move(text)});
+  } else {
+    read.errors = std::move(text.error());
+  }
   return read;
 }
 

@@ -82,7 +82,7 @@ int flush_output(int status) {
 
 Expected<std::string, std::vector<RuleError>> check_config(const std::string& file,
                                                            std::vector<RuleError>& warnings) {
-  const auto text = read_file(file);
+  auto text = read_file(file);
   if (!text) return text;
   auto config = server::parse_config(*text, file);
   if (!config) return Unexpected{std::move(config.error())};

@@ -36,7 +36,7 @@ RuleSet row_of(const std::vector<std::string>& later) {
   std::string end = " }\n";
   for (const std::string& name : later) {
     text += ", overflow: { name: " + name + ", key: \"{org}\", limit: 300, per: never";
-    end = " }" + end;
+    end.insert(0, " }");
   }
   return RuleSet::parse(text + end, "f").value();
 }
