@@ -455,6 +455,7 @@ class RlsService::Impl {
                          rls::RateLimitResponse& response);
   RlsStatus answer_native(const wire::Request& request, Verb verb,
                           rls::RateLimitResponse& response);
+  void answer_invalid(rls::RateLimitResponse& response) const;
   google::protobuf::Struct& metadata_of(rls::RateLimitResponse& response) const;
   void finish(const wire::Request& request, rls::RateLimitResponse& response);
   void record(std::string_view domain, const Answer& answer);
@@ -506,14 +507,19 @@ RlsStatus RlsService::Impl::call(std::string_view message, bool may_operate, std
   if (status.reason != Reason::kOk) return status;
   auto& response = *Arena::CreateMessage<rls::RateLimitResponse>(&arena_);
   status = answer(request, may_operate, method, response);
-  const bool is_over =
+  const bool is_invalid =
       status.reason == Reason::kInvalid && !status.refused && method == RlsMethod::kShouldRateLimit;
-  if (is_over) response.set_overall_code(rls::RateLimitResponse::OVER_LIMIT);
-  for (std::size_t i = 0; is_over && i < questions_.size(); ++i) {
+  if (is_invalid) answer_invalid(response);
+  if (is_invalid || status.reason == Reason::kOk) response.SerializeToString(&reply);
+  return status;
+}
+
+void RlsService::Impl::answer_invalid(rls::RateLimitResponse& response) const {
+  response.set_overall_code(manager_.options().shadow_mode ? rls::RateLimitResponse::OK
+                                                           : rls::RateLimitResponse::OVER_LIMIT);
+  for (std::size_t i = 0; i < questions_.size(); ++i) {
     response.add_statuses()->set_code(rls::RateLimitResponse::OVER_LIMIT);
   }
-  if (is_over || status.reason == Reason::kOk) response.SerializeToString(&reply);
-  return status;
 }
 
 // Reads a message and its questions.

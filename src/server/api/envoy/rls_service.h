@@ -52,9 +52,9 @@ class RlsService {
   RlsService(const RlsService&) = delete;
   RlsService& operator=(const RlsService&) = delete;
 
-  // Overwrites `reply`, which is empty if the call fails. But with a value that a client can send,
-  // such as a cost, a request of Envoy can be invalid: then it also has an answer, OVER_LIMIT, as
-  // Envoy lets requests pass after a failure. Does not throw for any message.
+  // Overwrites `reply`, which is empty if the call fails. But a value that a client sends, such as
+  // a cost, can make a request of Envoy invalid: then `reply` is OVER_LIMIT (in shadow mode OK),
+  // because Envoy lets requests pass after a failure. Does not throw for any message.
   // Unless the client may operate, what gives back, takes several units or counts without an id is
   // forbidden.
   // `traceparent` is the call's trace, for the denial log; it may be wrong or empty.

@@ -510,15 +510,17 @@ TEST_F(ServiceTest, KeepsCountersWhenNumbersChange) {
   EXPECT_EQ(ask("shop", {"user=1"}).statuses(0).limit_remaining(), 8U);
 }
 
-TEST_F(ServiceTest, NativeRulesChargeEachLimitItsOwnCost) {
-  open(kEnvoy, R"(
+constexpr std::string_view kModels = R"(
 version: 1
 domain: models
 rules:
   - name: models
     continue: true
     limits: [ { name: tokens, algorithm: fixed_window, limit: 90, per: 60s, cost: "{tokens|50}" } ]
-)");
+)";
+
+TEST_F(ServiceTest, NativeRulesChargeEachLimitItsOwnCost) {
+  open(kEnvoy, kModels);
   const auto left = [&](const rls::RateLimitRequest& request) {
     return ask(request).statuses(0).limit_remaining();
   };
@@ -526,16 +528,21 @@ rules:
   auto request = request_of("models", {"user=a"});
   request.set_hits_addend(9);
   EXPECT_EQ(left(request), 20U) << "the default, not the hits";
-  ask("models", {"tokens=many"});
-  EXPECT_EQ(status_.reason, Reason::kInvalid);
-  EXPECT_EQ(status_.message,
-            "the cost of the limit 'tokens', 'tokens', is 'many'; expected a whole number from 0 "
-            "to 4294967295");
-  RateLimitResponse denied;
-  ASSERT_TRUE(denied.ParseFromString(reply_));
-  EXPECT_EQ(denied.overall_code(), RateLimitResponse::OVER_LIMIT);
-  ASSERT_EQ(denied.statuses_size(), 1);
-  EXPECT_EQ(denied.statuses(0).code(), RateLimitResponse::OVER_LIMIT);
+}
+
+TEST_F(ServiceTest, DeniesARequestThatAValueOfTheClientMakesInvalid) {
+  for (const bool is_shadow : {false, true}) {
+    open(kEnvoy, kModels, {.shadow_mode = is_shadow});
+    const RateLimitResponse denied = ask("models", {"tokens=many"});
+    EXPECT_EQ(status_.reason, Reason::kInvalid);
+    EXPECT_EQ(status_.message,
+              "the cost of the limit 'tokens', 'tokens', is 'many'; expected a whole number from 0 "
+              "to 4294967295");
+    EXPECT_EQ(denied.overall_code(),
+              is_shadow ? RateLimitResponse::OK : RateLimitResponse::OVER_LIMIT);
+    ASSERT_EQ(denied.statuses_size(), 1);
+    EXPECT_EQ(denied.statuses(0).code(), RateLimitResponse::OVER_LIMIT);
+  }
 }
 
 TEST_F(ServiceTest, TwoDescriptorsOfOneRowOfBudgetsAskForTheSum) {
