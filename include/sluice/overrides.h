@@ -86,9 +86,10 @@ class Overrides {
     std::vector<Entry> entries;
     std::optional<std::uint64_t> next = {};  // where the next page begins; absent: nowhere
   };
-  // At most about `most` overrides whose counters begin with `prefix`, in no order. The pages from
-  // 0 on have every override exactly once that is there all the time.
-  Page list(std::uint64_t from, std::size_t most, std::string_view prefix = {}) const;
+  // At most `most` overrides, of all rules or of those with a name in any domain, in no order. The
+  // pages from 0 on have every override exactly once that is there all the time.
+  Page list(std::uint64_t from, std::size_t most,
+            const std::optional<std::string>& rule = {}) const;
 
   // Drops those that have ended. Returns how many.
   std::size_t drop_ended(Instant now);

@@ -477,23 +477,12 @@ void for_each_override(AdminClient& client, const std::string& rule,
   }
 }
 
-namespace {
-
-// Whether the counter, "DOMAIN|RULE|...", is of a rule with this name.
-bool is_of(std::string_view counter, const std::string& rule) {
-  counter.remove_prefix(std::min(counter.find('|'), counter.size()));
-  std::string part = "|";
-  rules::append_name(part, rule);
-  return rule.empty() || counter.starts_with(part + "|");
-}
-
-}  // namespace
-
 bool for_each_block(AdminClient& client, const std::string& rule,
                     const std::function<bool(const boost::json::object&)>& take) {
   const boost::json::object answer = client.ask_json("GET", "/v1/blocks?count=10000");
   for (const boost::json::object* one : client.objects_in(answer, "blocks")) {
-    if (is_of(text_in(*one, "counter"), rule) && !take(*one)) return true;
+    const bool is_meant = rule.empty() || rules::is_of_rule(text_in(*one, "counter"), rule);
+    if (is_meant && !take(*one)) return true;
   }
   return is_true(answer, "more");
 }

@@ -53,6 +53,13 @@ bool append_word(std::string& out, std::string_view text) {
   return append_escaped(out, text, kWordTable);
 }
 
+bool is_of_rule(std::string_view key, std::string_view rule) {
+  key.remove_prefix(std::min(key.find('|'), key.size()));
+  std::string element = "|";
+  append_name(element, rule);
+  return key.starts_with(element += '|');
+}
+
 Expected<std::string> unescaped(std::string_view text) {
   auto decoded = base::strictly_decoded(text);
   if (decoded) return *std::move(decoded);

@@ -43,6 +43,9 @@ struct CounterKey {
 // Reads a key in which other bytes may be escaped too. Errors: "WHAT; EXPECTED".
 Expected<CounterKey> parse_counter_key(std::string_view text);
 
+// Whether a key, or its beginning up to the limit, is of a rule with this name, in any domain.
+bool is_of_rule(std::string_view key, std::string_view rule);
+
 // Returns the key with escapes for the bytes that are not UTF-8. parse_counter_key() reads it.
 std::string utf8_counter_key(std::string_view key);
 

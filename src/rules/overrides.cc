@@ -163,15 +163,16 @@ class OverrideTable {
     return dropped;
   }
 
-  // Appends the overrides from entry `at` on until the page has `most`. Returns the next entry; 0
-  // at the end.
-  std::uint32_t list(std::uint32_t at, std::size_t most, std::string_view prefix,
+  // Appends the overrides from entry `at` on, of all rules or of those with a name, until there are
+  // `most`. Returns the next entry; 0 at the end.
+  std::uint32_t list(std::uint32_t at, std::size_t most, const std::optional<std::string>& rule,
                      std::vector<Overrides::Page::Entry>& out) const {
     for (; at < entries_.size(); ++at) {
-      if (entries_[at].size == 0) continue;
+      const Entry& entry = entries_[at];
+      if (entry.size == 0) continue;
       if (out.size() >= most) return at;
-      std::string counter = counter_of(entries_[at]);
-      if (counter.starts_with(prefix)) out.push_back({std::move(counter), read(entries_[at])});
+      if (rule && !is_of_rule(counter_of(entry), *rule)) continue;
+      out.push_back({counter_of(entry), read(entry)});
     }
     return 0;
   }
@@ -492,13 +493,13 @@ std::optional<Override> Overrides::find(std::string_view counter,
 }
 
 Overrides::Page Overrides::list(std::uint64_t from, std::size_t most,
-                                std::string_view prefix) const {
+                                const std::optional<std::string>& rule) const {
   Page page;
   auto at = static_cast<std::uint32_t>(from);
   for (std::uint64_t i = from >> 32; i < kShards; ++i) {
     const Shard& shard = impl_->shards[i];
     const std::lock_guard lock(shard.mutex);
-    at = shard.table.list(at, most, prefix, page.entries);
+    at = shard.table.list(at, most, rule, page.entries);
     if (at == 0 && page.entries.size() < most) continue;
     if (at == 0) ++i;
     if (i < kShards) page.next = i << 32 | at;

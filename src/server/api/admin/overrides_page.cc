@@ -482,42 +482,16 @@ std::optional<std::string> counter_in(const Call& call) {
                  }));
 }
 
-// Whether the counter is of a rule with this name, in any domain.
-bool is_of(std::string_view counter, std::string_view rule) {
-  counter.remove_prefix(std::min(counter.find('|'), counter.size()));
-  return counter.starts_with(rule);
-}
-
-// Lists the overrides of a rule, which need not be there, in any domain: `marked` is "|RULE|".
-Overrides::Page list_of_rule(const Overrides& overrides, std::uint64_t from, std::size_t most,
-                             std::string_view marked) {
-  constexpr std::size_t kAtOnce = 1000;
-  Overrides::Page found{{}, from};
-  while (found.next && found.entries.size() < most) {
-    Overrides::Page page =
-        overrides.list(*found.next, std::min(most - found.entries.size(), kAtOnce));
-    for (auto& entry : page.entries) {
-      if (is_of(entry.counter, marked)) found.entries.push_back(std::move(entry));
-    }
-    found.next = page.next;
-  }
-  return found;
-}
-
 // Lists those that Redis has lost: at most OverridesLost::kMost, so that one page has room for all.
 Overrides::Page list_lost(const Call& call, std::size_t most) {
   Overrides::Page page;
   OverridesLost* const lost = call.admin.lost;
   if (lost == nullptr) return page;
   lost->update(*call.overrides(), SystemClock().now());
-  std::string marked = "|";
-  if (const auto name = call.parameter("rule")) {
-    rules::append_name(marked, *name);
-    marked += '|';
-  }
+  const auto name = call.parameter("rule");
   for (const auto& [counter, given] : lost->missing()) {
     if (page.entries.size() == most) break;
-    if (is_of(counter, marked)) page.entries.push_back({counter, given});
+    if (!name || rules::is_of_rule(counter, *name)) page.entries.push_back({counter, given});
   }
   return page;
 }
@@ -526,11 +500,8 @@ Overrides::Page list_lost(const Call& call, std::size_t most) {
 // that it has no overrides, and returns nothing.
 std::optional<Overrides::Page> list(const Call& call, std::uint64_t from, std::size_t most) {
   const auto name = call.parameter("rule");
-  if (!name) return call.overrides()->list(from, most);
-  std::string marked = "|";
-  rules::append_name(marked, *name);
-  marked += '|';
-  Overrides::Page page = list_of_rule(*call.overrides(), from, most, marked);
+  Overrides::Page page = call.overrides()->list(from, most, name);
+  if (!name) return page;
   const RuleSet rules = call.admin.rules.current();
   if (from > 0 || !page.entries.empty() || rules.find(*name) != nullptr) return page;
   return refuse(call, 404, "there is no rule '" + *name + "', and no override of it");
