@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <iostream>
@@ -68,16 +69,42 @@ std::string variable_of(std::string_view flag) {
   return name;
 }
 
-// Lets variables of the environment be flags, or, without `on`, only flags, as --help shows them.
-// Adds the names of the variables.
+// Lets variables of the environment be flags of those commands that the arguments name, if it is
+// `on`. Adds the names of the variables of all.
 void use_environment(CLI::App& app, bool on, std::set<std::string>& names) {
+  std::vector<std::pair<CLI::Option*, std::string>> found;
   for (CLI::Option* option : app.get_options()) {
     const std::vector<std::string>& flags = option->get_lnames();
     if (flags.empty() || !has_variable(app, *option, flags.front())) continue;
-    option->envname(on ? variable_of(flags.front()) : "");
-    names.insert(variable_of(flags.front()));
+    found.emplace_back(option, variable_of(flags.front()));
+    names.insert(found.back().second);
+  }
+  if (on) {
+    app.preparse_callback([found = std::move(found)](std::size_t) {
+      for (const auto& [option, variable] : found) option->envname(variable);
+    });
   }
   for (CLI::App* below : app.get_subcommands(nullptr)) use_environment(*below, on, names);
+}
+
+// Says that a flag which an error names was a variable, or returns an empty text.
+std::string variable_in(const CLI::App& app, const std::string& error) {
+  const auto& given = app.parse_order();  // without those of the environment
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_lnames().empty()) continue;
+    const std::string flag = "--" + option->get_lnames().front();
+    const std::size_t at = error.find(flag);
+    if (at == error.npos || error.find_first_of(" :;", at) != at + flag.size()) continue;
+    const std::string variable = variable_of(flag.substr(2));
+    const char* const value = std::getenv(variable.c_str());
+    const bool is_set =
+        value != nullptr && *value != '\0' && has_variable(app, *option, flag.substr(2));
+    if (is_set && std::find(given.begin(), given.end(), option) == given.end()) {
+      return std::string(" (").append(flag).append(" is the environment variable ") + variable +
+             ")";
+    }
+  }
+  return {};
 }
 
 // Warns about variables whose names are almost those of flags. Others are not for the program: a
@@ -264,7 +291,8 @@ void Command::run(int& status, const std::string& name, std::function<int()> wor
         refuse_options(*above, *app);
       status = work();
     } catch (const Failed& failed) {
-      std::cerr << "sluice: " << name << (name.empty() ? "" : ": ") << failed.what() << '\n';
+      std::cerr << "sluice: " << name << (name.empty() ? "" : ": ") << failed.what()
+                << variable_in(*app, failed.what()) << '\n';
       status = failed.status;
     }
   });
@@ -404,7 +432,8 @@ std::string usage_error(const CLI::App& program, const CLI::ParseError& error,
           "in Redis";
     }
   }
-  return path + (path.empty() ? "" : ": ") + what + "; see " + see_help(path);
+  return path + (path.empty() ? "" : ": ") + what + variable_in(*last, what) + "; see " +
+         see_help(path);
 }
 
 }  // namespace
@@ -417,9 +446,6 @@ std::optional<int> parse(const std::string& about, const std::string& version,
   app.set_version_flag("--version", version);
   app.require_subcommand(1);
   add(Command(app));
-  std::set<std::string> variables;
-  use_environment(app, true, variables);
-  warn_about_variables(variables);
   // The words that people try first.
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   if (!words.empty() && (words.front() == "help" || words.front() == "version")) {
@@ -428,11 +454,16 @@ std::optional<int> parse(const std::string& about, const std::string& version,
     if (is_known) words.push_back("--" + words.front());  // otherwise the command is the error
     words.erase(words.begin());
   }
+  // Help is about flags, whatever the variables are.
+  const bool is_help = std::ranges::find(words, "--help") != words.end() ||
+                       std::ranges::find(words, "-h") != words.end();
+  std::set<std::string> variables;
+  use_environment(app, !is_help, variables);
+  warn_about_variables(variables);
   std::reverse(words.begin(), words.end());  // as the parser wants them
   try {
     app.parse(std::move(words));
   } catch (const CLI::ParseError& error) {
-    use_environment(app, false, variables);
     if (error.get_exit_code() == 0) return app.exit(error, std::cout, std::cerr);
     std::cerr << "sluice: " << usage_error(app, error, renamed) << '\n';
     return kUsage;

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -246,6 +247,21 @@ TEST(Run, NamesTheNewWordOfAnEarlierOne) {
   EXPECT_EQ(run_with({"manual"}).err, "sluice: 'manual' is now `man sluice`\n");
   EXPECT_EQ(run_with({"completion", "bash"}).err,
             "sluice: 'completion' is now `packaging/manual PROGRAM SHARE`\n");
+}
+
+TEST(Run, NamesTheVariableOfAWrongFlag) {
+  ::setenv("SLUICE_ADMIN", "nonsense", 1);
+  ::setenv("SLUICE_TIMEOUT", "0", 1);
+  const std::string variable = " (--admin is the environment variable SLUICE_ADMIN)\n";
+  EXPECT_TRUE(run_with({"status", "--timeout", "1"}).err.ends_with(variable));
+  EXPECT_FALSE(run_with({"status", "--admin", "wrong", "--timeout", "1"}).err.ends_with(variable));
+  EXPECT_NE(
+      run_with({"status", "--admin", "127.0.0.1:0"})
+          .err.find(" (--timeout is the environment variable SLUICE_TIMEOUT); see `sluice status"),
+      std::string::npos);
+  EXPECT_EQ(run_with({"status", "--help"}).status, 0);
+  ::unsetenv("SLUICE_ADMIN");
+  ::unsetenv("SLUICE_TIMEOUT");
 }
 
 TEST(Run, NeverRepeatsAUrlThatMayHoldAPassword) {
