@@ -30,6 +30,7 @@ void QuotaService::divide_some() {
     consider(*fresh_.begin()->second, choices);
   }
   const std::vector<Counter*> counters = take_news();
+  for (Counter* const counter : counters) follow_numbers(*counter);
   has_news_ = visit_ != Visit::kNone || divides_all_ || !news_.empty() || !fresh_.empty();
   ask_store(counters, [this](Counter& counter) {
     count(counter);
@@ -304,6 +305,10 @@ std::optional<Assignment> QuotaService::choose(Subscription& subscription) {
       parts.push_back({.share = counter.parts.planned(subscription.id),
                        .limit = counter.of.numbers,
                        .cost = link.cost});
+      const Limit& own = numbers_of(subscription, link);
+      if (own != counter.of.numbers) {
+        parts.push_back({.share = kWhole, .limit = own, .cost = link.cost});
+      }
     }
     next = assign(parts, parts_.config.every);
   }
@@ -395,7 +400,8 @@ std::uint64_t QuotaService::part_of(const Choice& choice, const Link& link) cons
   if (choice.renews) return link.counter->parts.assigned(choice.to->id);
   if (choice.next.kind != Assignment::Kind::kTokens) return 0;
   const std::uint64_t planned = link.counter->parts.planned(choice.to->id);
-  if (choice.to->links.size() == 1) return planned;
+  const bool is_only = choice.to->links.size() == 1;
+  if (is_only && numbers_of(*choice.to, link) == link.counter->of.numbers) return planned;
   const std::uint64_t units =
       std::min<std::uint64_t>(choice.next.tokens, kMaxAmount / link.cost) * link.cost;
   return std::min(planned, share_of(link.counter->of.numbers, units, choice.next.interval) + 1);

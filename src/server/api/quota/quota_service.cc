@@ -15,6 +15,13 @@ namespace {
 // Demand that was seen for less time is not extrapolated.
 constexpr Duration kLeastElapsed = std::chrono::milliseconds{100};
 
+// Whether a limit has a higher rate than another.
+bool is_faster(const Limit& limit, const Limit& than) noexcept {
+  using Wide = unsigned __int128;
+  return Wide{limit.limit()} * static_cast<std::uint64_t>(than.period().count()) >
+         Wide{than.limit()} * static_cast<std::uint64_t>(limit.period().count());
+}
+
 }  // namespace
 
 QuotaService::QuotaService(const Parts& parts)
@@ -207,8 +214,11 @@ void QuotaService::ask(Subscription& subscription, bool has_reported) {
       const std::uint64_t units = units_in(counter.of.numbers, most, time);
       requests = std::min(requests, units / other.cost + 1);
     }
-    const quota::Claim claim{
-        .asked = share(link, requests), .weight = link.weight, .at_least = link.share_at_least()};
+    const Limit& own = numbers_of(subscription, link);
+    const std::uint64_t most = share_of(link.counter->of.numbers, own.limit(), own.period());
+    const quota::Claim claim{.asked = std::min(share(link, requests), most),
+                             .weight = link.weight,
+                             .at_least = link.share_at_least()};
     quota::Allocator& parts = link.counter->parts;
     has_reported ? parts.report(subscription.id, claim, now_) : parts.ask(subscription.id, claim);
     if (resumes(subscription)) parts.come_back(subscription.id);
@@ -228,9 +238,29 @@ void QuotaService::unlink(Subscription& subscription) {
 QuotaService::Counter& QuotaService::counter_of(const BucketLimit& limit) {
   auto& counter = counters_[{limit.tag, limit.key}];
   if (!counter) counter = std::make_unique<Counter>(rules_, limit, now_);
+  const Limit before = counter->of.numbers;
   counter->source = rules_;
   counter->of = limit;
+  if (!counter->users.empty() && is_faster(before, limit.numbers)) counter->of.numbers = before;
   return *counter;
+}
+
+// The numbers of its own bucket: its plan, or those of the server that asks. Another bucket may
+// have others of the same counter.
+const Limit& QuotaService::numbers_of(const Subscription& subscription, const Link& link) const {
+  const auto index = static_cast<std::size_t>(&link - subscription.links.data());
+  const bool is_linked = subscription.linked > subscription.bucket->changed;  // or will be soon
+  return is_linked ? subscription.bucket->rules.limits[index].numbers : link.counter->of.numbers;
+}
+
+// Parts are shares of the fastest numbers that a bucket has.
+void QuotaService::follow_numbers(Counter& counter) const {
+  const Limit* fastest = nullptr;
+  for (const Subscription* const user : counter.users) {
+    const Limit& own = numbers_of(*user, user->link_of(counter));
+    if (fastest == nullptr || is_faster(own, *fastest)) fastest = &own;
+  }
+  if (fastest != nullptr && !(counter.of.numbers == *fastest)) counter.of.numbers = *fastest;
 }
 
 // Once for each limit and version of the rules.

@@ -262,6 +262,8 @@ class QuotaService {
   void ask(Subscription& subscription, bool has_reported);
   void unlink(Subscription& subscription);
   Counter& counter_of(const BucketLimit& limit);
+  const Limit& numbers_of(const Subscription& subscription, const Link& link) const;
+  void follow_numbers(Counter& counter) const;
   void warn_of(const BucketRules& rules);
   void note(Counter& counter);
   void fail(Counter& counter, std::optional<Reason> why);

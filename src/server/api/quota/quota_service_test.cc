@@ -19,7 +19,9 @@ using namespace std::chrono_literals;
 constexpr std::string_view kRules = R"(
 version: 1
 domain: shop
-plans: { gold: { requests: { limit: 1000, per: 1s } } }
+plans:
+  gold: { requests: { limit: 1000, per: 1s } }
+  free: { requests: { limit: 100, per: 1s } }
 rules:
   - name: blocked
     match: { path: /blocked }
@@ -359,6 +361,29 @@ TEST_F(QuotaServiceTest, ReadsThePlan) {
     pass(5s);
   }
   EXPECT_NEAR(proxy->rate("/planned"), 1000, 20);
+}
+
+TEST_F(QuotaServiceTest, EachBucketOfACounterHasTheNumbersOfItsPlan) {
+  for (const bool gold_is_first : {true, false}) {
+    const std::uint64_t id = gold_is_first ? 1 : 2;
+    const auto proxy = connect(id);
+    const auto report = [&](const std::string& plan) {
+      service_->report(id, {{.bucket = plan,
+                             .attributes = {{"path", "/planned"}, {"plan", plan}},
+                             .elapsed = 5s,
+                             .allowed = 50'000}});
+      divide(false);
+    };
+    for (int i = 0; i < 4; ++i) {
+      report(gold_is_first ? "gold" : "free");
+      report(gold_is_first ? "free" : "gold");
+      pass(5s);
+    }
+    EXPECT_NEAR(proxy->rate("free"), 100, 2);
+    EXPECT_NEAR(proxy->rate("gold"), 900, 20);
+    service_->close(id);
+    pass(30s);
+  }
 }
 
 // docs/quota.md has a table of what is lost.
