@@ -375,8 +375,8 @@ class Idle(Quota):
 class Refused(harness.ServerTest):
     """Envoy says nowhere that its stream was refused."""
 
-    def check(self, address, domain, code, why):
-        server = self.serve(RULES, {"listen": {"grpc": address}})
+    def check(self, address, domain, code, why, rules=RULES, **config):
+        server = self.serve(rules, {"listen": {"grpc": address}, **config})
         for _ in range(3):
             stream = Stream(server)
             self.addCleanup(stream.close)
@@ -395,6 +395,16 @@ class Refused(harness.ServerTest):
     def test_the_log_says_that_the_role_is_missing(self):
         self.check("0.0.0.0:0", "shop", grpc.StatusCode.PERMISSION_DENIED,
                    "the role operate is required")
+
+    def test_the_log_says_that_scripts_are_off(self):
+        rules = """
+            version: 1
+            domain: shop
+            rules: [ { name: all, limits: [ { algorithm: fixed_window, align: clock, limit: 9, per: 1s } ] } ]
+        """
+        self.check("127.0.0.1:0", "shop", grpc.StatusCode.FAILED_PRECONDITION,
+                   "quotas need scripts in Redis", rules,
+                   store="redis+unix:///nonexistent.sock", redis={"scripting": "off"})
 
 
 class Drain(Quota):

@@ -461,8 +461,8 @@ class Server {
   net::DescriptorBudget descriptors_;
   LiveEvents events_{registry_, rules_.manager(), [this] { return status(); }, clock_};
 
-  const std::shared_ptr<QuotaServer> quota_ =
-      std::make_shared<QuotaServer>(config_.quota, rules_.manager(), log_);
+  const std::shared_ptr<QuotaServer> quota_ = std::make_shared<QuotaServer>(
+      config_.quota, rules_.manager(), log_, rule_terms(config_).scripting);
   FrontEnds front_ends_;
   Loop main_;  // runs the administration and the timers, in the thread of run()
   boost::asio::signal_set signals_{main_.context()};

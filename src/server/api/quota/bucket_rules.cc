@@ -119,7 +119,7 @@ BucketRules BucketResolver::resolve_counter(const RuleSet& rules,
                     .label = std::string(written),
                     .tag = std::string(attributes.find("tag").value_or("")),
                     .numbers = limit->limit,
-                    .of_rule = {.keyspace = Keyspace::kRules},
+                    .of_rule = {.keyspace = Keyspace::kRules, .new_keys = compiled.new_keys.get()},
                     .block = nullptr,
                     .cost = 1,
                     .at_least = limit->share_at_least};

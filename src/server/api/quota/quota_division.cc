@@ -94,7 +94,7 @@ std::uint64_t QuotaService::take(Counter& counter, std::uint64_t units) {
   Decision each;
   const Decision said =
       parts_.limiter.apply(Verb::kTakeAtMost, {&charge, 1}, {&each, 1}, std::nullopt);
-  if (store_failed(said.reason) || said.reason == Reason::kFallback) fail(counter, said.reason);
+  if (!has_numbers(said)) fail(counter, said.reason);
   counter.is_blocked = said.reason == Reason::kBlocked;
   const std::uint64_t taken = said.allowed() && !counter.failure ? said.taken : 0;
   stats_.assigned += taken;
@@ -123,7 +123,7 @@ std::uint64_t QuotaService::charge(Counter& counter, std::uint64_t units) {
   const Charge charge = counter.of.charge(cost);
   Decision each;
   const Decision said = parts_.limiter.apply(Verb::kCharge, {&charge, 1}, {&each, 1}, std::nullopt);
-  if (store_failed(said.reason) || said.reason == Reason::kFallback) fail(counter, said.reason);
+  if (!has_numbers(said)) fail(counter, said.reason);
   if (!said.allowed() || counter.failure) return 0;
   stats_.assigned += units;
   return units;
@@ -378,6 +378,8 @@ void QuotaService::send(std::vector<Choice>& choices) {
   for (Choice& choice : choices) {
     Subscription& to = *choice.to;
     to.is_chosen = false;
+    const auto has_failed = [](const Link& link) { return link.counter->failure.has_value(); };
+    if (std::ranges::any_of(to.links, has_failed)) continue;  // as choose() does
     if (to.sent != choice.next && !settle(choice)) continue;
     stats_.reassignments += to.sent && *to.sent != choice.next ? 1 : 0;
     to.sent = choice.next;

@@ -146,6 +146,11 @@ class QuotaStream final : public grpc::StreamIn {
                                   " is unknown; expected the domain of rules");
       return false;
     }
+    if (!server_->has_scripts()) {
+      server_->refuse(out_, peer_, grpc::Code::kFailedPrecondition,
+                      "quotas need scripts in Redis; expected `redis: { scripting: on }`");
+      return false;
+    }
     domain_ = domain;
     server_->post([id = id_, domain, peer = peer_, send = sender()](QuotaService& service) {
       service.open(id, domain, peer, send);

@@ -25,8 +25,10 @@ inline constexpr std::string_view kQuotaPath =
 // shared with the streams.
 class QuotaServer : public std::enable_shared_from_this<QuotaServer> {
  public:
-  QuotaServer(const QuotaConfig& config, const RulesManager& rules, Log& log)
-      : config_(config), rules_(rules), log_(log) {}
+  // `has_scripts`: the store can take at most some units. Otherwise streams are refused.
+  QuotaServer(const QuotaConfig& config, const RulesManager& rules, Log& log,
+              bool has_scripts = true)
+      : config_(config), rules_(rules), log_(log), has_scripts_(has_scripts) {}
 
   // Runs the service in this loop until the result is destroyed. `kind` is that of the store, and
   // `claim_share` asks the servers that have it too; empty: there are no others.
@@ -45,6 +47,7 @@ class QuotaServer : public std::enable_shared_from_this<QuotaServer> {
   QuotaStats stats() const;
 
   const RulesManager& rules() const noexcept { return rules_; }
+  bool has_scripts() const noexcept { return has_scripts_; }
   Log& log() const noexcept { return log_; }
   // Runs `event` in the loop of the service, unless the service has ended.
   void post(std::function<void(QuotaService&)> event);
@@ -55,6 +58,7 @@ class QuotaServer : public std::enable_shared_from_this<QuotaServer> {
   const QuotaConfig& config_;
   const RulesManager& rules_;
   Log& log_;
+  const bool has_scripts_;
   mutable std::mutex mutex_;  // of the members below
   Running* running_ = nullptr;
   std::string json_ = R"({"proxies":0,"buckets":0,"counters":[]})";

@@ -791,6 +791,12 @@ TEST_F(QuotaServiceTest, GivesANewBucketNoAssignmentWithoutAStore) {
   shares_.share = quota::kWhole;
   pass(1s);
   EXPECT_EQ(other->messages, 1);
+  store_.is_away = true;  // which a new counter notices at the first units
+  report(2, "/weighted", 1, 0s);
+  EXPECT_EQ(other->messages, 1);
+  store_.is_away = false;
+  pass(1s);
+  EXPECT_EQ(other->messages, 2);
 }
 
 TEST_F(QuotaServiceTest, KeepsItsShareUntilThePartsOfLostProxiesHaveExpired) {
