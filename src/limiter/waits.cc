@@ -88,7 +88,9 @@ Decision Waits::acquire(WaitingCall& call, Instant deadline, const Decision* sai
       if (call.line == nullptr && !must_wait(answered)) return without_delay(answered);
       const auto charges = call.charges();
       const auto each = call.each();
+      const bool has_left = answered.allowed() && call.has_left();
       const Lock lock(mutex_);
+      if (has_left) cancel(call);
       next = settle(call, answer(call, answered, charges, each), until);
       has_asked = true;
       is_told = next == Next::kEnded;

@@ -38,6 +38,8 @@ class WaitingCall : public Waiter {
   // Blocks until wake(), also an earlier one, or until the instant. Returns false if the caller has
   // given up.
   virtual bool park(Instant until) noexcept = 0;
+  // Whether the caller has given up since park() returned.
+  virtual bool has_left() noexcept { return false; }
   // Called in any thread.
   virtual void wake() noexcept = 0;
 };

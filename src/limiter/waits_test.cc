@@ -62,10 +62,12 @@ class Call final : public WaitingCall {
     if (until != Instant::max()) clock_.set(std::max(clock_.now(), until));
     return true;
   }
+  bool has_left() noexcept override { return leaves; }
   void wake() noexcept override {}
 
   int questions = 0;
   bool gives_up = false;
+  bool leaves = false;  // after park()
   std::function<void()> on_park;
   std::function<void()> on_answer;  // once, before the request joins a queue
 
@@ -314,6 +316,16 @@ TEST_F(WaitsTest, GivesBackWhatACallerWhoGivesUpHasReserved) {
   EXPECT_EQ(waits.waiting(), 0u);
 }
 
+TEST_F(WaitsTest, GivesBackWhatACallerGetsWhoHasLeft) {
+  acquire({{"key", kWindow, 2}});
+  Call call(clock, store, {{"key", kWindow, 2}});
+  call.leaves = true;
+  EXPECT_FALSE(acquire(call).allowed());
+  EXPECT_EQ(clock.now(), kStart + 1s);
+  EXPECT_TRUE(limiter.try_acquire("key", kWindow, 2).allowed());
+  EXPECT_EQ(waits.waiting(), 0u);
+}
+
 // docs/http.md states this share. The requests of the others end just before their turn.
 TEST_F(WaitsTest, OneOfNRequestsThatWaitGetsItsShareWhateverTheOthersLeave) {
   constexpr int kOthers = 5, kUnits = 200;
@@ -438,6 +450,21 @@ TEST_F(PermitWaitsTest, ACallerWhoGivesUpReleasesItsPermit) {
   EXPECT_FALSE(acquire(queued).allowed());
   EXPECT_EQ(waits.waiting(), 0u);
   EXPECT_TRUE(store.apply_one(Verb::kRelease, of(held), {}).allowed());
+}
+
+TEST_F(PermitWaitsTest, ACallerWhoLeavesWhileTheStoreAdmitsItReleasesItsPermit) {
+  EXPECT_TRUE(hold(held).allowed());
+  Call call(clock, store, {of(asked)});
+  call.on_park = [&] {
+    const Charge charge = of(held);
+    EXPECT_TRUE(store.apply_one(Verb::kRelease, charge, {}).allowed());
+    waits.released({&charge, 1});
+    call.on_answer = [&] { call.leaves = true; };
+  };
+  EXPECT_FALSE(acquire(call).allowed());
+  EXPECT_EQ(call.questions, 3);
+  EXPECT_TRUE(hold(held).allowed());
+  EXPECT_EQ(waits.waiting(), 0u);
 }
 
 TEST_F(PermitWaitsTest, ACallerIsDeniedIfTheLeaseOfItsPermitWouldEndBeforeItsTurn) {

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import select
+import socket
 import time
 
 from harness import Raw, ServerTest, request, wait_for
@@ -144,6 +145,27 @@ class Tests:
         self.assertEqual(self.release(permit), 200)
         self.assertEqual(check(self.sluice, "/flight", "j")[0], 200)
 
+    def test_a_permit_goes_past_the_clients_that_have_just_hung_up(self):
+        permit = check(self.sluice, "/flight", "k")[1]["permit"]
+        raws = self.open(4)
+        self.wait_in_turn(raws, "/flight", "k")
+        for raw in raws[0], raws[1], raws[3]:
+            raw.close()
+        self.assertEqual(self.release(permit), 200)
+        answer = raws[2].answer()
+        self.assertEqual(answer.status, 200)
+        self.assertEqual(self.release(answer.json["permit"]), 200)
+        wait_for(lambda: waiting(self.sluice) == 0, what="the requests to end")
+        self.assertEqual(check(self.sluice, "/flight", "k")[0], 200)
+
+    def test_a_client_that_sends_no_more_is_denied_and_hears_it(self):
+        permit = check(self.sluice, "/flight", "l")[1]["permit"]
+        (raw,) = self.open(1)
+        self.wait_in_turn([raw], "/flight", "l")
+        raw.socket.shutdown(socket.SHUT_WR)
+        self.assertEqual(raw.answer().status, 429)
+        self.assertEqual(self.release(permit), 200)
+
     def test_requests_are_answered_in_order_of_arrival(self):
         check(self.sluice, "/turn", "order")
         raws, answered = self.open(5), []
@@ -177,6 +199,9 @@ class Tests:
         check(self.sluice, "/slow", "d")
         raws = self.open(5)
         self.wait_in_turn(raws, "/slow", "d")
+        self.assertGreater(retry_after(), 240_000)
+        for raw in raws:
+            raw.send(b"GET")  # of the next request
         self.assertGreater(retry_after(), 240_000)
         for raw in raws:
             raw.close()

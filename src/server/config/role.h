@@ -45,6 +45,7 @@ inline Role role_of(const std::vector<std::string>& names, const RoleOfCertifica
 struct Peer {
   std::string address;  // as the protocol shows it
   Role certificate_role = Role::kNobody;
+  int descriptor = -1;  // of the socket; below 0: not known
 };
 
 }  // namespace sluice::server

@@ -18,6 +18,7 @@
 #include "rules/rule_wait.h"
 #include "server/decide/named_attributes.h"
 #include "server/logging/log_line.h"
+#include "server/net/transport.h"
 #include "sluice/clock.h"
 #include "sluice/permit.h"
 
@@ -242,11 +243,12 @@ const RuleAnswer* Session::decide(const SessionRequest& request) {
 class Session::Waiting final : public rules::RuleWait {
  public:
   Waiting(Session& session, const AttributeSource& attributes, const RequestCosts& costs,
-          net::FiberSleep& sleep)
+          net::FiberSleep& sleep, int client)
       : RuleWait(session.decider_, session.rules_, nullptr, attributes, costs,
                  [&session](std::string_view permit) { session.release(permit); }),
         session_(session),
-        sleep_(sleep) {}
+        sleep_(sleep),
+        client_(client) {}
 
   Decision ask(Action action) noexcept override try {
     session_.follow_rules();
@@ -254,19 +256,23 @@ class Session::Waiting final : public rules::RuleWait {
   } catch (const std::bad_alloc&) {
     return Decision::refused(Reason::kStoreError);
   }
-  bool park(Instant until) noexcept override { return sleep_.sleep(until); }
+  bool park(Instant until) noexcept override {
+    return !has_left() && sleep_.sleep(until) && !has_left();
+  }
+  bool has_left() noexcept override { return net::has_left(client_); }
   void wake() noexcept override { sleep_.wake(); }
 
  private:
   Session& session_;
   net::FiberSleep& sleep_;
+  const int client_;
 };
 
 const RuleAnswer& Session::acquire(const AttributeSource& attributes, const RequestCosts& costs,
-                                   Duration max_wait, net::FiberSleep& sleep) {
+                                   Duration max_wait, net::FiberSleep& sleep, int client) {
   begin();
   decider_.refuse_permits(false);
-  Waiting call(*this, attributes, costs, sleep);
+  Waiting call(*this, attributes, costs, sleep, client);
   const Clock& clock = SteadyClock::instance();
   const Instant deadline = clock.now() + max_wait;
   const Decision decision = parts_.waits->acquire(call, deadline);

@@ -127,9 +127,9 @@ class Session {
   const RuleAnswer* decide(const SessionRequest& request);
   // As decide() of a take, but waits for the units, at most that long, in order of arrival among
   // the requests of Parts::waits. The answer is counted once. It is a denial if the sleep is
-  // stopped. The caller hands out its permit.
+  // stopped, or if the client with this socket has left. The caller hands out its permit.
   const RuleAnswer& acquire(const AttributeSource& attributes, const RequestCosts& costs,
-                            Duration max_wait, net::FiberSleep& sleep);
+                            Duration max_wait, net::FiberSleep& sleep, int client);
   // Decides a request of several parts, at least one, by the rules of one domain.
   const RuleAnswer& decide_parts(std::string_view domain, std::span<const RequestPart> parts,
                                  Action action = Verb::kTake);

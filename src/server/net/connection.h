@@ -141,7 +141,6 @@ class Connection final : private Poller::Source {
       shared_.recorder.add(metrics::Event::kTimedOut);
       return close();
     }
-    if (state_->is_answering() && transport_.has_ended()) return state_->on_end_of_input();
     if (state_->expired(now)) act(state_->on_expired(now));
   }
   void drain(SteadyTime now) {
@@ -198,13 +197,20 @@ class Connection final : private Poller::Source {
 
   void ready() override {
     if (handshake_ != nullptr) return shake_hands();
-    if (answering_) return wait_for(0);  // input has to wait
+    if (answering_) return put_off_input();
     const SteadyTime now = shared_.time_of_event(shared_.poller);
     if (waits_for_ == EPOLLOUT) return act(state_->on_room(now));
     boost::system::error_code why;
     const std::size_t size = transport_.read(shared_.input.data(), shared_.input.size(), why);
     if (!why) return act(state_->on_input({shared_.input.data(), size}, now));
     if (why != boost::asio::error::would_block) close();
+  }
+
+  // Input has to wait until the request is answered, but not the news that the client has gone.
+  void put_off_input() {
+    if (waits_for_ != EPOLLRDHUP) return wait_for(EPOLLRDHUP);
+    wait_for(0);
+    if (state_->is_answering()) state_->on_end_of_input();
   }
 
   void act(Action action) {

@@ -35,7 +35,8 @@ class Poller {
 
   // Waits for input until change(). Returns false if the system has no resources for it.
   [[nodiscard]] bool add(int descriptor, Source& source);
-  // From then on, the poller calls `source` only for `events`: EPOLLIN, EPOLLOUT, or 0 for none.
+  // From then on, the poller calls `source` only for `events`: EPOLLIN, EPOLLOUT, EPOLLRDHUP, or 0
+  // for none.
   void change(int descriptor, Source& source, std::uint32_t events);
   void remove(int descriptor, Source& source, std::uint32_t events);
 

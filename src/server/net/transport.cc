@@ -214,6 +214,11 @@ void answer_plaintext(int descriptor, std::string_view answer) {
   ::shutdown(descriptor, SHUT_WR);
 }
 
+bool has_left(int descriptor) noexcept {
+  pollfd one{descriptor, POLLRDHUP, 0};
+  return ::poll(&one, 1, 0) > 0;
+}
+
 std::size_t Transport::read(char* to, std::size_t room, error_code& why) {
   if (tls_) return tls_->read(to, room, why);
   ssize_t got = 0;
@@ -235,11 +240,6 @@ std::size_t Transport::write(const char* bytes, std::size_t size, error_code& wh
   why = {};
   if (sent < 0) why.assign(errno, boost::system::system_category());
   return sent > 0 ? static_cast<std::size_t>(sent) : 0;
-}
-
-bool Transport::has_ended() const noexcept {
-  pollfd one{descriptor_, POLLRDHUP, 0};
-  return ::poll(&one, 1, 0) > 0;
 }
 
 void Transport::finish() {

@@ -65,6 +65,9 @@ std::vector<std::string> names_of(const X509& certificate);
 // otherwise the kernel would send a reset, which may overtake the answer.
 void answer_plaintext(int descriptor, std::string_view answer);
 
+// Whether the peer of a connected socket has closed the connection, at least its side of it.
+bool has_left(int descriptor) noexcept;
+
 // The bytes of a connected socket, plain or through TLS. Never blocks. Ownership: borrows the
 // socket, owns its TLS.
 class Transport {
@@ -79,9 +82,6 @@ class Transport {
   std::size_t write(const char* bytes, std::size_t size, boost::system::error_code& why);
   // Announces that nothing more will be written.
   void finish();
-
-  // Whether the client has closed the connection, at least its side of it.
-  bool has_ended() const noexcept;
 
  private:
   int descriptor_;

@@ -426,7 +426,7 @@ const RuleAnswer& CheckEndpoint::decide(CheckKind kind, const CheckRequest& requ
   if (!id_.empty()) costs.id = &hold_;
   if (request.wait > Duration{0}) {
     sleep_.emplace(*sleeps_);
-    return session_.acquire(request.attributes, costs, request.wait, *sleep_);
+    return session_.acquire(request.attributes, costs, request.wait, *sleep_, client_);
   }
   const RequestCosts actual(request.actual.value_or(1), request.actual_costs);
   const AttributesBy reported([&](std::string_view name) {
@@ -445,6 +445,7 @@ void CheckEndpoint::handle(CheckKind kind, const http::Request& request, bool ma
                            http::Response& response) {
   text_.clear();
   key_buffers_.clear();
+  client_ = request.descriptor;
   const bool reads_key = kind == CheckKind::kCheck || kind == CheckKind::kSettle;
   key_ = reads_key ? find_header(request.fields, "idempotency-key", key_buffers_) : std::nullopt;
   const auto end = [](CheckEndpoint* of) {

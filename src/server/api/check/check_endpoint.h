@@ -165,6 +165,7 @@ class CheckEndpoint {
   Session& session_;
   net::FiberSleeps* const sleeps_;
   std::optional<net::FiberSleep> sleep_;  // of the request that waits
+  int client_ = -1;                       // the socket of who asks
   bool is_in_array_ = false;              // the request that is being decided
   Buffers key_buffers_;
   std::optional<std::string_view> key_;  // Idempotency-Key of the latest body

@@ -446,6 +446,7 @@ void ConnectionState::work(Handler& handler) {
   Request& request = reader_.request();
   request.peer = peer_.address;
   request.certificate_role = peer_.certificate_role;
+  request.descriptor = peer_.descriptor;
   handler_ = &handler;
   try {
     handler.handle(request, handler.response);

@@ -152,7 +152,8 @@ struct Options {
 // What the connections of one listener share in one event loop. Used by that loop's thread only.
 struct SharedState : Options {
   Peer peer_of(const net::Accepted& accepted) const {
-    return {accepted.peer.host(), role_of(accepted.certificate_names(), role_of_certificate)};
+    return {accepted.peer.host(), role_of(accepted.certificate_names(), role_of_certificate),
+            accepted.descriptor};
   }
   // The duration of a request counts from the response before it in the same turn of the loop.
   net::SteadyTime time_of_event(const net::Poller& poller) const {

@@ -26,6 +26,7 @@ struct Request {
   std::string_view body;                  // chunks are joined
   std::string_view peer;                  // the peer's address as text; empty on a Unix socket
   Role certificate_role = Role::kNobody;  // of the client with this certificate, if one is known
+  int descriptor = -1;                    // of its socket; below 0: not known
 };
 
 class Broadcast;
