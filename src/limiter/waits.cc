@@ -57,8 +57,8 @@ void answer_each(WaitingCall& call, bool has_asked) noexcept {
   }
   for (std::size_t i = 0; i < each.size(); ++i) {
     if (i == waits_for) {
-      each[i] =
-          sleeps ? refused(each[i], Reason::kLimited, call.decision.retry_after) : call.decision;
+      each[i] = sleeps ? refused(each[i], call.decision.reason, call.decision.retry_after)
+                       : call.decision;
     } else if (!has_asked) {
       each[i] = {.capacity = charges[i].limit.capacity()};
     }
@@ -79,7 +79,7 @@ Decision Waits::acquire(WaitingCall& call, Instant deadline, const Decision* sai
   Instant until = {};
   Next next = Next::kAsks;
   bool has_asked = false;
-  bool is_told = false;  // by the store, and not by the queue
+  bool is_told = false;  // the store has denied it, and not the queue
   if (said == nullptr && waiting() > 0) next = join_others(call, call.charges(), until);
   for (;;) {
     if (next == Next::kAsks) {
@@ -93,7 +93,7 @@ Decision Waits::acquire(WaitingCall& call, Instant deadline, const Decision* sai
       if (has_left) cancel(call);
       next = settle(call, answer(call, answered, charges, each), until);
       has_asked = true;
-      is_told = next == Next::kEnded;
+      is_told = next == Next::kEnded && !call.gives_back;
     } else if (next == Next::kWaits) {
       const bool waits = call.park(until);
       const Lock lock(mutex_);

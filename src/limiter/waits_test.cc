@@ -201,6 +201,21 @@ TEST_F(WaitsTest, ADenialOfTheQueueIsOnTheChargeThatWaits) {
   EXPECT_FALSE(acquire(other).allowed());
 }
 
+TEST_F(WaitsTest, ADenialOfAReservationIsOnTheChargeThatComesLast) {
+  const Limit slow = leaky_bucket(1).per(1h).burst(5).queueing();
+  acquire({{"slow", slow}});
+  Call late(clock, store, {{"key", kWindow}, {"slow", slow}});
+  const Decision denied = acquire(late, 1s);
+  EXPECT_EQ(denied.retry_after, Duration(1h - 1s));
+  EXPECT_TRUE(late.each()[0].allowed());
+  EXPECT_EQ(late.each()[1].reason, Reason::kLimited);
+  EXPECT_EQ(late.each()[1].retry_after, denied.retry_after);
+  Waits full(0, clock);
+  Call many(clock, store, {{"key", kWindow}, {"slow", slow}});
+  EXPECT_EQ(full.acquire(many, clock.now() + 2h).reason, Reason::kTooManyWaiters);
+  EXPECT_EQ(many.each()[1].reason, Reason::kTooManyWaiters);
+}
+
 TEST_F(WaitsTest, DeniesAtOnceWhatCannotBeInTimeInAWindowOfTheCalendar) {
   MemoryStore dated;
   Waits steady;
