@@ -474,6 +474,19 @@ Decision Batch::ask_after_look(Store& store, Action action, Indices indices) {
   return all;
 }
 
+void Batch::undo() {
+  for (std::size_t i = 0; i < charges_.size(); ++i) {
+    const ChargeTerms& terms = entries_[i].terms;
+    if (!is_enforced(entries_[i]) || terms.looks || terms.only_block) continue;
+    if (!detail::took_units(decisions_[i])) continue;
+    if (holds_permits(charges_[i].limit.algorithm())) {
+      ask_for_nothing(*store_, {&i, 1});
+    } else {
+      ask_once(*store_, Verb::kRefund, {&i, 1});
+    }
+  }
+}
+
 // Gives back what charges have taken, which were admitted without an id, or have held.
 void Batch::undo(Store& store, Verb verb, Indices indices) {
   for (const std::size_t i : indices) {

@@ -121,6 +121,9 @@ class Batch {
   // The answer to the enforced charges: that of the store, or of the policies. Allowed if there are
   // none. `kInvalid` if there are more than kMaxCharges; then nothing else is decided.
   Decision decide(const BatchTerms& terms = {});
+  // Gives back what the latest decide() has taken from enforced charges, but no permits. decision()
+  // says then what is left.
+  void undo();
   // Decides the shadow charges that the latest decide() has left. Changes no other answer.
   void decide_shadow(const Action& action);
 

@@ -249,8 +249,7 @@ Reason RuleDecider::Impl::name_limit(const rules::CompiledLimit& compiled,
                                      const RequestCosts& costs) {
   NamedLimit& named = limits_.back();
   const RuleLimit& limit = *named.limit;
-  const bool is_left =
-      (request_.leaves_permits || leaves_permits_) && holds_permits(limit.limit.algorithm());
+  const bool is_left = leaves_permits_ && holds_permits(limit.limit.algorithm());
   if (is_left || !applies(limit.limit, compiled) || (changes_block(verb_) && !limit.block)) {
     limits_.pop_back();
     return Reason::kOk;
@@ -519,16 +518,24 @@ const RuleAnswer& RuleDecider::Impl::decide_shadow(const Decision& enforced, con
     const bool is_enforced = limit.rule->mode == RuleMode::kEnforce;
     if (enforced.allowed() && is_enforced) limit.decision = detail::after(limit.decision, waited);
   }
-  fill_decision(enforced);
   answer_.permit.clear();
   fill_permit(enforced);
   if (has_unlimited_) drop_unlimited();
   auto one = each.begin();
   for (LimitAnswer& limit : answer_.limits) {
     if (limit.rule->mode == RuleMode::kShadow || one == each.end()) continue;
-    if (!one->allowed()) limit.decision = *one;
-    ++one;
+    const Decision& said = *one++;
+    if (said.allowed()) continue;
+    if (limit.decision.allowed() && verb_ != Verb::kPeek) {  // the numbers after give_back() count
+      limit.decision.outcome = said.outcome;
+      limit.decision.reason = said.reason;
+      limit.decision.retry_after = said.retry_after;
+    } else {
+      limit.decision = said;
+    }
+    for (RuleAnswer::Matched& rule : answer_.matched) rule.denied |= rule.rule == limit.rule;
   }
+  fill_decision(enforced);
   return answer_;
 }
 

@@ -76,7 +76,6 @@ struct RuleRequest {
   const Rule* rule = nullptr;                 // decides alone, whether it matches or not
   const RequestCosts* actual = nullptr;       // to settle to; null: it does not settle
   const AttributeSource* response = nullptr;  // to report; null: it does not report
-  bool leaves_permits = false;                // leaves out limits with permits
 };
 
 }  // namespace sluice::rules
@@ -102,6 +101,8 @@ class RuleDecider::Impl {
   // counter is named. Only if can_repeat(), while the rules and what they borrow are the same.
   const RuleAnswer& repeat(Instant now);
   bool can_repeat() const noexcept { return can_repeat_; }
+  // Gives back what the latest request has taken, but no permit. decide_shadow() follows.
+  void give_back() { batch_.undo(); }
   // Ends the latest request with this decision, and decides the rules in shadow mode, which
   // BatchTerms::leaves_shadow has left. `each`: what was decided at last on the enforced limits, of
   // which those count that deny.

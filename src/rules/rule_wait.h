@@ -45,8 +45,6 @@ class RuleWait : public detail::WaitingThread {
   const RuleAnswer* end(const Decision& decision, Action action);
 
  private:
-  const RuleAnswer& decide(Action action, const RequestCosts& costs, bool leaves_permits);
-
   RuleDecider& decider_;
   const RuleSet& rules_;
   const Rule* const rule_;

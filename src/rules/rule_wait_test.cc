@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstdint>
+#include <string_view>
+
 #include "sluice/memory_store.h"
 #include "sluice/testing/manual_clock.h"
 
@@ -110,6 +114,43 @@ rules:
   wait.give_back();
   const RuleAnswer& answer = decider.decide(few_keys, user, 0, {}, Verb::kPeek);
   EXPECT_EQ(answer.limits[0].decision.remaining, 8u);
+}
+
+// A budget that was passed over has the name of the window.
+TEST_F(RuleWaitTest, GivesBackByLimitAndNotByName) {
+  const RuleSet same = *RuleSet::parse(R"(version: 1
+rules:
+  - name: models
+    continue: true
+    limits:
+      - { name: daily, algorithm: budget, limit: 0, per: 24h,
+          overflow: { name: credits, limit: 50, per: never } }
+  - name: mail
+    limits:
+      - { name: daily, algorithm: fixed_window, limit: 10, per: 24h }
+      - { name: places, algorithm: concurrency, limit: 5, lease: 2h }
+      - { name: queue, algorithm: leaky_bucket, limit: 1, per: 1h, burst: 5, mode: queue }
+)",
+                                       "f");
+  EXPECT_TRUE(decider.decide(same, attributes).decision);
+  detail::Waits waits(4, clock);
+  const auto release = [&](std::string_view permit) { decider.release(permit); };
+  RuleWait wait(decider, same, nullptr, attributes, costs, release);
+  const Decision denied = waits.acquire(wait, clock.now() + 1s);
+  EXPECT_EQ(denied.retry_after, Duration(1h - 1s));
+  const RuleAnswer& answer = *wait.end(denied, Verb::kReserve);
+  EXPECT_EQ(answer.rule->name, "mail");
+  ASSERT_EQ(answer.limits.size(), 5u);
+  constexpr std::array<std::uint64_t, 5> kLeft{0, 49, 9, 4, 4};
+  for (std::size_t i = 0; i < kLeft.size(); ++i) {
+    EXPECT_EQ(answer.limits[i].decision.remaining, kLeft[i]) << i;
+  }
+  EXPECT_EQ(answer.limits[4].decision.reason, Reason::kLimited);
+  EXPECT_EQ(answer.limits[4].decision.reset_after, Duration(1h));
+  const RuleAnswer& left = decider.decide(same, attributes, 0, {}, Verb::kPeek);
+  for (std::size_t i = 0; i < kLeft.size(); ++i) {
+    EXPECT_EQ(left.limits[i].decision.remaining, kLeft[i]) << i;
+  }
 }
 
 TEST_F(RuleWaitTest, ReportsWhatAShadowRuleWouldDeny) {
