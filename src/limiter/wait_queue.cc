@@ -242,7 +242,9 @@ bool WaitQueue::leave(Waiter& waiter, Instant now, Waiter*& next) noexcept {
   WaitLine& line = *waiter.line;
   const bool was_first = line.first == &waiter;
   const Instant passes_at = waits_for_permits(waiter.limit) ? line.ends_at : line.at;
-  Decision said = line.said;
+  Decision said = line.said;  // some time ago
+  const Duration age = now - (line.ends_at - said.retry_after.value_or(Duration{0}));
+  said.reset_after -= std::min(said.reset_after, age);
   said.capacity = waiter.limit.capacity();
   waiter.decision = too_late(said, std::max(passes_at - now, Duration{1}));
   remove(waiter);

@@ -314,6 +314,23 @@ TEST(WaitQueue, LetsACheaperOneAskWhenTheFirstLeaves) {
   EXPECT_EQ(next->turn, sim.clock.now());
 }
 
+TEST(WaitQueue, SaysWhenTheCounterIsFullAsOfTheEndOfAWait) {
+  WaitQueue queue;
+  detail::Waiter one{.limit = kWindow, .deadline = kStart + 1h};
+  const Decision said{.outcome = Outcome::kDenied,
+                      .reason = Reason::kLimited,
+                      .reset_after = 5s,
+                      .retry_after = 4s};
+  EXPECT_EQ(queue.join(one, Charge{"key", kWindow}, kStart, {}, &said), Next::kAsks);
+  (void)queue.ask(one);
+  detail::Waiter* finished = nullptr;
+  EXPECT_EQ(queue.answer(one, said, kStart, finished), &one);
+  detail::Waiter* next = nullptr;
+  EXPECT_TRUE(queue.leave(one, kStart + 3s, next));
+  EXPECT_EQ(one.decision.retry_after, Duration(1s));
+  EXPECT_EQ(one.decision.reset_after, Duration(2s));
+}
+
 TEST(WaitQueue, KeepsAWaiterWhoseQuestionIsUnderWay) {
   WaitQueue queue;
   detail::Waiter one{.limit = kWindow, .deadline = Instant::max()};
