@@ -29,7 +29,7 @@ void put_fields(boost::beast::http::header<false, Fields>& response, RequestDeci
 }
 
 // Returns the complete response to a request that does not pass: its status, fields and a line of
-// text. It keeps the connection open if the request does.
+// text, which it leaves out in reply to HEAD. It keeps the connection open if the request does.
 template <typename Body, typename Fields>
 boost::beast::http::response<boost::beast::http::string_body> beast_refusal(
     const boost::beast::http::request<Body, Fields>& request, RequestDecision& decision,
@@ -42,6 +42,7 @@ boost::beast::http::response<boost::beast::http::string_body> beast_refusal(
   response.keep_alive(request.keep_alive());
   response.body() = std::string(decision.detail()) + '\n';
   response.prepare_payload();
+  if (request.method() == http::verb::head) response.body().clear();  // its length stays
   return response;
 }
 

@@ -2,6 +2,7 @@
 
 #include <httplib.h>
 
+#include <cstddef>
 #include <functional>
 #include <string>
 #include <utility>
@@ -22,7 +23,8 @@ using HttplibCharges = std::function<std::vector<NamedCharge>(const httplib::Req
 //
 // It runs before the handler of the path. A request that does not pass gets 429, or 503 if the
 // store could not decide, with a line of text; the handler of its path does not run. Every response
-// has the fields of the decision.
+// has the fields of the decision. The response to such a request with a body ends the connection,
+// because the server has not read the body; do not replace its text in an error handler.
 //
 // Thread-safety: as the server needs it; `charges` must be callable from any thread. Ownership:
 // borrows the limiter, which must outlive the server. Cost and errors: those of RequestDecision for
@@ -37,7 +39,19 @@ inline httplib::Server::HandlerWithResponse httplib_limits(
     }
     if (decision.allowed()) return httplib::Server::HandlerResponse::Unhandled;
     response.status = decision.status();
-    response.set_content(std::string(decision.detail()) + '\n', "text/plain");
+    std::string text = std::string(decision.detail()) + '\n';
+    if (request.has_header("Content-Length") || request.has_header("Transfer-Encoding")) {
+      // The server would read the body as the next request. A provider that fails is what makes it
+      // end the connection; one with a length is not called for some values of the field Range.
+      response.set_header("Connection", "close");
+      response.set_content_provider("text/plain",
+                                    [text = std::move(text)](std::size_t, httplib::DataSink& sink) {
+                                      sink.write(text.data(), text.size());
+                                      return false;
+                                    });
+    } else {
+      response.set_content(text, "text/plain");
+    }
     return httplib::Server::HandlerResponse::Handled;
   };
 }
