@@ -1,7 +1,9 @@
 #include "limiter/waits.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <memory>
@@ -335,7 +337,8 @@ struct Registry {
   std::atomic<std::size_t> users{0};  // of all stores
 
   static Registry& instance() {
-    static Registry* const one = new Registry;  // threads may wait while the process ends
+    alignas(Registry) static std::array<std::byte, sizeof(Registry)> bytes;
+    static Registry* const one = new (&bytes) Registry;  // threads may wait while the process ends
     return *one;
   }
 };

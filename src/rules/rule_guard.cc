@@ -4,7 +4,9 @@
 #include <atomic>
 #include <functional>
 #include <mutex>
+#include <new>
 #include <ranges>
+#include <span>
 #include <stdexcept>
 #include <thread>
 
@@ -160,7 +162,7 @@ struct alignas(64) RuleDeciders::Slot {
   std::optional<RuleSet> rules;
   const Rule* rule = nullptr;
   std::optional<RuleDecider> decider;
-  const RuleAnswer* answer = nullptr;
+  const RuleAnswer* answer = nullptr;  // null if there was no memory to ask
 
   void renew(const LiveRules& live, const std::string& name) {
     if (version == live.impl_->version()) return;
@@ -229,7 +231,13 @@ RulePass::RulePass(RuleDeciders& deciders, const AttributeSource& attributes,
     : deciders_(deciders),
       slot_(&deciders.enter(), RuleDeciders::leave),
       decision_(ask(attributes, costs)) {
-  if (deciders_.needs_->holds) permit_ = slot_->answer->permit;
+  if (!deciders_.needs_->holds || slot_->answer == nullptr) return;
+  try {
+    permit_ = slot_->answer->permit;
+  } catch (const std::bad_alloc&) {
+    deciders_.release(slot_->answer->permit);
+    throw;
+  }
 }
 
 RulePass::~RulePass() {
@@ -243,11 +251,8 @@ Decision RulePass::ask(const AttributeSource& attributes, const RequestCosts& co
                          [&](std::string_view permit) { deciders_.release(permit); });
     const Instant until = Deadline(*max_wait).at();
     const Decision decision = acquire(deciders_.limiter_->store(), call, until);
-    const auto* const answer =
-        call.end(decision, Waits::reservation(until, SteadyClock::instance()));
-    if (answer == nullptr) return decision;
-    slot_->answer = answer;
-    return answer->decision;
+    slot_->answer = call.end(decision, Waits::reservation(until, SteadyClock::instance()));
+    return slot_->answer == nullptr ? decision : slot_->answer->decision;
   }
   slot_->answer =
       &slot_->decider->decide(*slot_->rules, attributes, costs, {}, Verb::kTake, slot_->rule);
@@ -257,7 +262,9 @@ Decision RulePass::ask(const AttributeSource& attributes, const RequestCosts& co
 void RulePass::fail() const {
   std::vector<LimitName> limits;
   std::vector<Decision> each;
-  for (const LimitAnswer& answer : slot_->answer->limits) {
+  const auto answers =
+      slot_->answer == nullptr ? std::span<const LimitAnswer>() : slot_->answer->limits;
+  for (const LimitAnswer& answer : answers) {
     limits.push_back({&answer.numbers, answer.limit->name});
     each.push_back(answer.decision);
   }

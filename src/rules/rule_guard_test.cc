@@ -13,6 +13,7 @@
 #include "sluice/rule_decider.h"
 #include "sluice/testing/manual_clock.h"
 #include "stores/policy/test_store.h"
+#include "tests/support/allocations.h"
 
 namespace sluice {
 namespace {
@@ -452,6 +453,49 @@ TEST_F(RuleGuardTest, MoreCallsInsideThanPlacesStillDecide) {
   EXPECT_THROW(guard(Request{"a"}), std::runtime_error);
   depth = 0;
   EXPECT_THROW(guard(Request{"a"}), std::runtime_error);
+}
+
+// Returns "run" or why the call was denied.
+std::string outcome_of(const auto& call, const Request& request) {
+  const auto answer = call(request);
+  return answer ? "run" : std::string(to_string(answer.error().reason));
+}
+
+TEST(RuleGuard, ReadsNoEarlierAnswerIfThereIsNoMemoryToAsk) {
+  MemoryStore store;
+  Limiter limiter(store);
+  const auto guard =
+      guarded(
+          one_rule("      - { key: all, algorithm: concurrency, limit: 1, lease: 1h }\n" + kByUser),
+          limiter, "send")
+          .with("user", &Request::user)
+          .holding()
+          .waiting(0s);
+  const auto send = guard.returning(length);
+  const Request carol{std::string(3000, 'c')};
+  const auto without_memory = [&] {
+    testing::without_memory(2000, [&] { EXPECT_EQ(outcome_of(send, carol), "store_error"); });
+  };
+  without_memory();
+  const auto hold = guard.returning([&](const Request&) {
+    without_memory();  // it does not release the permit of this call
+    return outcome_of(send, {"dave"});
+  });
+  const auto inner = hold(Request{"alice"});
+  ASSERT_TRUE(inner);
+  EXPECT_EQ(*inner, "limited");
+  EXPECT_EQ(outcome_of(send, {"dave"}), "run");
+
+  const auto throwing = guard.throwing(length);
+  std::string message;
+  testing::without_memory(2000, [&] {
+    try {
+      throwing(carol);
+    } catch (const RateLimited& e) {
+      message = e.what();
+    }
+  });
+  EXPECT_EQ(message, "send: denied without the decision of a limit (store_error)");
 }
 
 }  // namespace
