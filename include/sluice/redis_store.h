@@ -101,7 +101,8 @@ struct RedisStoreStats {
 // Ownership: owns a thread; borrows the observer. Cost: a round trip, during which the caller
 // sleeps. It reconnects with a random backoff. Needs Redis 6 or newer, or Valkey. The destructor
 // ends the requests that are under way with kStoreError or kStoreTimeout, and waits for their
-// callers and completions.
+// callers and completions. A process that was forked off after open() gets kStoreError for each
+// request: it must open a store of its own.
 class RedisStore final : public Store, public AsyncStore {
  public:
   // Does not wait for the server: the store connects when it can. Errors: a URL or an option that

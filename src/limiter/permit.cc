@@ -16,25 +16,28 @@
 #include <vector>
 
 #include "base/quoted.h"
+#include "limiter/forks.h"
 #include "sluice/limiter.h"
 #include "sluice/permit.h"
 #include "sluice/permit_id.h"
 
 namespace sluice {
-namespace {
 
-// The number of times that this process was forked off.
-std::atomic<std::uint64_t>& forks() noexcept {
+std::uint64_t detail::forks() noexcept {
   static std::atomic<std::uint64_t> count{0};
-  return count;
+  [[maybe_unused]] static const int handler =
+      ::pthread_atfork(nullptr, nullptr, [] { count.fetch_add(1, std::memory_order_relaxed); });
+  return count.load(std::memory_order_relaxed);
 }
+
+namespace {
 
 // Random bytes of the system for the names of one thread: a call of the system for each name takes
 // more time than the rest of a permit. After a fork a process does not use those of its parent.
 class Source {
  public:
   void take(PermitId::Bytes& out) {
-    const std::uint64_t now = forks().load(std::memory_order_relaxed);
+    const std::uint64_t now = detail::forks();
     if (left_ == 0 || forks_ != now) fill(now);
     PermitId::Bytes& next = names_[--left_];
     out = std::exchange(next, {});
@@ -42,8 +45,6 @@ class Source {
 
  private:
   void fill(std::uint64_t now) {
-    [[maybe_unused]] static const int handler =
-        ::pthread_atfork(nullptr, nullptr, [] { forks().fetch_add(1, std::memory_order_relaxed); });
     auto* const bytes = reinterpret_cast<std::uint8_t*>(names_.data());
     for (std::size_t filled = 0; filled < sizeof(names_);) {
       const ssize_t more = ::getrandom(bytes + filled, sizeof(names_) - filled, 0);

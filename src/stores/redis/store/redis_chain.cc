@@ -1,9 +1,11 @@
 #include "sluice/redis_chain.h"
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "limiter/forks.h"
 #include "sluice/leased_store.h"
 #include "stores/policy/chain.h"
 
@@ -15,6 +17,14 @@ class RedisChain::Impl {
       : shared(options.breaker, options.deny_cache, options.local, observer),
         leases(options.leases) {}
 
+  // A process that was forked off has neither the threads nor a right to the leases.
+  bool is_of_parent() const noexcept { return forks != detail::forks(); }
+  Store& store() noexcept { return is_of_parent() ? chain->store() : *leased; }
+  AsyncStore& async_store() noexcept {
+    return is_of_parent() ? async_chain->store() : *async_leased;
+  }
+
+  const std::uint64_t forks = detail::forks();
   policy::Shared shared;
   Leases leases;
   // First what gives back to Redis, then Redis: it ends the requests, which the chains answer.
@@ -33,7 +43,10 @@ class RedisChain::Impl {
 };
 
 RedisChain::RedisChain(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-RedisChain::~RedisChain() = default;
+RedisChain::~RedisChain() {
+  if (!impl_->is_of_parent()) return;
+  [[maybe_unused]] const Impl* const kept = impl_.release();  // as RedisStore does
+}
 
 Expected<std::unique_ptr<RedisChain>> RedisChain::open(const RedisChainOptions& options,
                                                        StoreObserver* observer) {
@@ -57,18 +70,18 @@ Expected<std::unique_ptr<RedisChain>> RedisChain::open(std::string_view url,
 
 Decision RedisChain::apply(Action action, std::span<const Charge> charges,
                            std::optional<Instant> now, std::span<Decision> each) noexcept {
-  return impl_->leased->apply(action, charges, now, each);
+  return impl_->store().apply(action, charges, now, each);
 }
 
 Decision RedisChain::apply_one(Action action, const Charge& charge,
                                std::optional<Instant> now) noexcept {
-  return impl_->leased->apply_one(action, charge, now);
+  return impl_->store().apply_one(action, charge, now);
 }
 
 void RedisChain::async_apply(Action action, std::span<const Charge> charges,
                              std::optional<Instant> now, std::span<Decision> each,
                              Completion& completion) noexcept {
-  impl_->async_leased->async_apply(action, charges, now, each, completion);
+  impl_->async_store().async_apply(action, charges, now, each, completion);
 }
 
 Status RedisChain::wait_until_ready(std::chrono::milliseconds at_most) {

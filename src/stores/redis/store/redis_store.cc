@@ -16,6 +16,7 @@
 #include <thread>
 #include <utility>
 
+#include "limiter/forks.h"
 #include "sluice/async_redis_store.h"
 #include "sluice/redis_store.h"
 #include "stores/redis/client/target.h"
@@ -93,6 +94,9 @@ class RedisStore::Impl {
 
   RedisStoreStats stats() const noexcept { return store_.stats(); }
 
+  // Whether another process opened the store, which has its thread and uses its connections.
+  bool is_of_parent() const noexcept { return forks_ != detail::forks(); }
+
  private:
   // Lets a thread sleep until its request is answered. Each sleeper has a bit of a word, and one
   // call of the system wakes all sleepers of a word that are answered. With a call for each, every
@@ -169,6 +173,7 @@ class RedisStore::Impl {
   }
 
   static constexpr std::size_t kWords = 16;
+  const std::uint64_t forks_ = detail::forks();
   std::array<std::atomic<std::uint32_t>, kWords> turns_{};     // how often its sleepers were woken
   std::array<std::atomic<std::uint32_t>, kWords> answered_{};  // bits of sleepers to be woken
   std::atomic<std::uint32_t> next_sleeper_{0};
@@ -185,7 +190,10 @@ class RedisStore::Impl {
 };
 
 RedisStore::RedisStore(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-RedisStore::~RedisStore() = default;
+RedisStore::~RedisStore() {
+  if (!impl_->is_of_parent()) return;
+  [[maybe_unused]] const Impl* const kept = impl_.release();  // its end would disturb the parent
+}
 
 Expected<std::unique_ptr<RedisStore>> RedisStore::open(const RedisOptions& options,
                                                        StoreObserver* observer) {
@@ -195,18 +203,31 @@ Expected<std::unique_ptr<RedisStore>> RedisStore::open(const RedisOptions& optio
       new RedisStore(std::make_unique<Impl>(std::move(*target), observer)));
 }
 
+namespace {
+
+Decision refuse(std::span<Decision> each) noexcept {
+  const Decision refusal = Decision::refused(Reason::kStoreError);
+  std::fill(each.begin(), each.end(), refusal);
+  return refusal;
+}
+
+}  // namespace
+
 Decision RedisStore::apply(Action action, std::span<const Charge> charges,
                            std::optional<Instant> now, std::span<Decision> each) noexcept {
+  if (impl_->is_of_parent()) return refuse(each);
   return impl_->apply({action, charges, now, each});
 }
 
 void RedisStore::async_apply(Action action, std::span<const Charge> charges,
                              std::optional<Instant> now, std::span<Decision> each,
                              Completion& completion) noexcept {
+  if (impl_->is_of_parent()) return completion.done(refuse(each));
   impl_->async_apply({action, charges, now, each}, completion);
 }
 
 Status RedisStore::wait_until_ready(std::chrono::milliseconds at_most) {
+  if (impl_->is_of_parent()) return Unexpected{"the store was opened before fork()"};
   return impl_->wait_until_ready(at_most);
 }
 

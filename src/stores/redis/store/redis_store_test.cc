@@ -4,18 +4,22 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <filesystem>
 #include <future>
+#include <memory>
 #include <mutex>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "sluice/redis_chain.h"
 #include "sluice/sluice.h"
 #include "tests/support/wait_until.h"
 
@@ -219,6 +223,47 @@ TEST(RedisStore, EndsItsRequestsAtTheDeadline) {
   const auto store = RedisStore::open(options).value();
   EXPECT_EQ(Limiter(*store).try_acquire("key", kWindow).reason, Reason::kStoreError)
       << "nothing was sent, so nothing can have been counted";
+}
+
+// Returns the number of the first check that fails, or 0, in a process that was forked off.
+int check_after_fork(std::unique_ptr<RedisStore> store, std::unique_ptr<RedisChain> chain) {
+  struct Done final : AsyncStore::Completion {
+    void done(const Decision& decision) noexcept override { reason = decision.reason; }
+    Reason reason = Reason::kOk;
+  };
+  const std::array<Charge, 1> charges = {Charge{"a", kWindow}};
+  std::array<Decision, 1> each;
+  if (store->apply(Verb::kTake, charges, {}, each).reason != Reason::kStoreError) return 1;
+  if (each.front().reason != Reason::kStoreError) return 2;
+  Done done;
+  store->async_apply(Verb::kTake, charges, {}, each, done);
+  if (done.reason != Reason::kStoreError) return 3;
+  const Status ready = store->wait_until_ready(1h);
+  if (ready || ready.error() != "the store was opened before fork()") return 4;
+  const Limit leased = token_bucket(100).per(1h).leased(1s);
+  if (Limiter(*chain).try_acquire("a", leased).reason != Reason::kFallback) return 5;
+  chain->async_apply(Verb::kTake, charges, {}, each, done);
+  if (done.reason != Reason::kFallback) return 6;
+  store.reset();
+  chain.reset();
+  return 0;
+}
+
+TEST(RedisStore, RefusesTheRequestsOfAProcessThatWasForkedOff) {
+  auto store = RedisStore::open({.url = kNowhere, .deadline = 1h}).value();
+  RedisChainOptions options{.on_store_error = FailurePolicy::kLocal};
+  options.redis = {.url = kNowhere, .deadline = 1h};
+  auto chain = RedisChain::open(options).value();
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    ::alarm(60);  // a request that waits for the threads of the parent never ends
+    ::_exit(check_after_fork(std::move(store), std::move(chain)));
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(reason_of(*store, std::vector<Charge>{{"a", kWindow}}), Reason::kStoreError);
 }
 
 }  // namespace
