@@ -57,6 +57,9 @@ class Guarded {
  private:
   template <typename R, typename Self, typename... Args>
   static typename OnDenial::template Result<R> call(Self& self, Args&&... args) {
+    static_assert(!Terms::kActsAfter || !detail::Awaitable<R>,
+                  "sluice: the function of a guard with .holding() or .refunding_on_exception() "
+                  "cannot be a coroutine, which returns before it has run");
     auto pass = self.gate_.enter(detail::cost_of(self.terms_.cost, std::as_const(args)...),
                                  std::as_const(args)...);
     if (!pass.decision().allowed()) {
@@ -92,10 +95,11 @@ class Guarded {
 // pointers or callables that receive the arguments of the call as const references: all of them if
 // they accept all, else the first one that they accept. Thread-safety: that of these callables.
 // Ownership: copies them; borrows the limiter. Cost: none until a guarded function is called.
-template <typename Gate, typename Cost = std::uint64_t, typename Wait = std::monostate>
+template <typename Gate, typename Cost = std::uint64_t, typename Wait = std::monostate,
+          bool ActsAfter = false>
 class Guard {
  public:
-  using Terms = detail::Terms<Cost, Wait>;
+  using Terms = detail::Terms<Cost, Wait, ActsAfter>;
 
   // guarded() calls this.
   Guard(Gate gate, Terms terms) : gate_(std::move(gate)), terms_(std::move(terms)) {}
@@ -137,7 +141,7 @@ class Guard {
   // `[](Duration d) { std::this_thread::sleep_for(d); }`.
   template <std::invocable<Duration> Waiting>
   auto delaying(Waiting waiting) const {
-    return Guard<Gate, Cost, Waiting>(
+    return Guard<Gate, Cost, Waiting, ActsAfter>(
         gate_, {terms_.cost, std::move(waiting), terms_.refunds_on_exception});
   }
 
@@ -147,15 +151,13 @@ class Guard {
   Guard waiting(Duration at_most) const { return Guard(gate_.with_wait(at_most), terms_); }
 
   // Holds the permit of a `concurrency` limit while the function runs, and releases it when the
-  // function returns or throws. If that takes longer than the lease, the permit ends before.
-  Guard holding() const { return Guard(gate_.with_permit(), terms_); }
+  // function returns or throws. If that takes longer than the lease, the permit ends before. Not
+  // for coroutines and other functions that return before their work is done: they hold a permit of
+  // Limiter::hold or AsyncLimiter.
+  auto holding() const { return acting_after(gate_.with_permit(), terms_.refunds_on_exception); }
 
-  // Gives back what a call took if the function throws.
-  Guard refunding_on_exception() const {
-    Guard guard = *this;
-    guard.terms_.refunds_on_exception = true;
-    return guard;
-  }
+  // Gives back what a call took if the function throws: not for coroutines either.
+  auto refunding_on_exception() const { return acting_after(gate_, true); }
 
   // Guards a function. A denied call throws RateLimited.
   //
@@ -180,12 +182,15 @@ class Guard {
  private:
   template <typename NewGate>
   auto with_gate(NewGate gate) const {
-    return Guard<NewGate, Cost, Wait>(std::move(gate), terms_);
+    return Guard<NewGate, Cost, Wait, ActsAfter>(std::move(gate), terms_);
+  }
+  auto acting_after(Gate gate, bool refunds) const {
+    return Guard<Gate, Cost, Wait, true>(std::move(gate), {terms_.cost, terms_.wait, refunds});
   }
   template <typename NewCost>
   auto with_cost(NewCost cost) const {
-    return Guard<Gate, NewCost, Wait>(gate_,
-                                      {std::move(cost), terms_.wait, terms_.refunds_on_exception});
+    return Guard<Gate, NewCost, Wait, ActsAfter>(
+        gate_, {std::move(cost), terms_.wait, terms_.refunds_on_exception});
   }
   template <typename OnDenial, typename Function>
   auto finish(OnDenial on_denial, Function function) const {

@@ -24,6 +24,7 @@
 #include <thread>
 #include <vector>
 
+#include "sluice/guard.h"
 #include "sluice/ledger.h"
 #include "sluice/limiter.h"
 #include "sluice/memory_store.h"
@@ -41,6 +42,8 @@ using namespace std::chrono_literals;
 namespace asio = boost::asio;
 using Error = boost::system::error_code;
 using Time = std::chrono::steady_clock;
+
+static_assert(detail::Awaitable<asio::awaitable<void>>);
 
 constexpr Limit kBucket = token_bucket(100).per(1s).burst(1);
 constexpr Limit kSlow = token_bucket(1).per(1h).burst(1);

@@ -532,5 +532,22 @@ TEST_F(GuardTest, ManyThreadsRunTheFunctionExactlyAsOftenAsOneWould) {
   EXPECT_EQ(calls, 1000);
 }
 
+// A coroutine returns before it has run. Guarded refuses it for what is done after the function.
+struct Task {
+  bool await_ready();
+};
+struct LazyTask {
+  Task operator co_await() &&;
+};
+static_assert(detail::Awaitable<Task> && detail::Awaitable<LazyTask>);
+static_assert(!detail::Awaitable<void> && !detail::Awaitable<int&> &&
+              !detail::Awaitable<OrDecision<int>>);
+using OneGuard = decltype(guarded(std::declval<Limiter&>(), "a", kOne));
+template <typename Guard>
+constexpr bool kActs = Guard::Terms::kActsAfter;
+static_assert(!kActs<OneGuard> && !kActs<decltype(std::declval<OneGuard>().waiting(1s))>);
+static_assert(kActs<decltype(std::declval<OneGuard>().holding().waiting(1s))>);
+static_assert(kActs<decltype(std::declval<OneGuard>().refunding_on_exception().costing(2))>);
+
 }  // namespace
 }  // namespace sluice

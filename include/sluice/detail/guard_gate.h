@@ -162,14 +162,21 @@ struct Hands {
   }
 };
 
-// The terms of a guard: what a call costs, and what happens around it.
-template <typename Cost, typename Wait>
+// The result of a coroutine: it can be awaited.
+template <typename R>
+concept Awaitable = requires(R result) { result.await_ready(); } ||
+                    requires(R result) { std::move(result).operator co_await(); };
+
+// The terms of a guard: what a call costs, and what happens around it. `ActsAfter`: something
+// happens when the function has returned or thrown.
+template <typename Cost, typename Wait, bool ActsAfter>
 struct Terms {
   Cost cost = {};  // see cost_of()
   Wait wait = {};  // std::monostate: calls do not wait
   bool refunds_on_exception = false;
 
   static constexpr bool kWaits = !std::same_as<Wait, std::monostate>;
+  static constexpr bool kActsAfter = ActsAfter;
 };
 
 // The name of a limit in messages: its label, or its index if it has none.
