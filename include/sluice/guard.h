@@ -95,6 +95,10 @@ class Guarded {
 // pointers or callables that receive the arguments of the call as const references: all of them if
 // they accept all, else the first one that they accept. Thread-safety: that of these callables.
 // Ownership: copies them; borrows the limiter. Cost: none until a guarded function is called.
+//
+// What such a callable returns by reference or as a view is read after its call. It must not be of
+// a temporary object that the call makes from an argument of another type, as from a `const char*`
+// for a parameter `const std::string&`: return text by value then.
 template <typename Gate, typename Cost = std::uint64_t, typename Wait = std::monostate,
           bool ActsAfter = false>
 class Guard {
