@@ -5,8 +5,10 @@
 #include <chrono>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "limiter/waits.h"
 #include "sluice/detail/owned_charges.h"
 
 namespace sluice {
@@ -71,13 +73,16 @@ Decision Reservation::cancel(std::optional<Instant> now) noexcept {
     if (holds_permits(all[i].limit.algorithm())) {
       decision = request_->store->apply_one(Verb::kRelease, all[i], now);
     } else if (detail::took_units(request_->each[i])) {
-      all[count] = all[i];
+      std::swap(all[count], all[i]);
       all[count++].alternative = false;  // the budgets before it have taken nothing
     }
   }
-  if (count == 0) return decision;
-  return request_->store->apply(Verb::kRefund, all.first(count), now,
-                                std::span(request_->unread).first(count));
+  if (count > 0) {
+    decision = request_->store->apply(Verb::kRefund, all.first(count), now,
+                                      std::span(request_->unread).first(count));
+  }
+  detail::released(*request_->store, all);
+  return decision;
 }
 
 Decision Reservation::settle(std::uint64_t actual, std::optional<Instant> now) noexcept {

@@ -4,8 +4,10 @@
 
 #include <array>
 #include <chrono>
+#include <span>
 #include <utility>
 
+#include "limiter/waits.h"
 #include "sluice/memory_store.h"
 #include "sluice/permit_id.h"
 #include "stores/policy/test_store.h"
@@ -129,6 +131,53 @@ TEST_F(ReservationTest, CancelReleasesItsPermitAndNotThatOfAnother) {
   EXPECT_EQ(store_.apply_one(Verb::kExtend, permit(own), kNow).reason, Reason::kGone);
   EXPECT_TRUE(store_.apply_one(Verb::kExtend, permit(other), kNow));
   EXPECT_EQ(left("k", kTokens, 1s), 10u);
+}
+
+// A thread that waits for a permit, cancels the reservation that has it, and is called.
+class CallsForPermit final : public detail::WaitingThread {
+ public:
+  CallsForPermit(Store& store, const Charge& charge, Reservation& holds)
+      : store_(store), charge_(charge), holds_(holds) {}
+
+  Decision ask(Action action) noexcept override {
+    return decision_ = store_.apply_one(action, charge_, {});
+  }
+  void give_back() noexcept override {}
+  std::span<const Charge> charges() noexcept override { return {&charge_, 1}; }
+  std::span<Decision> each() noexcept override { return {&decision_, 1}; }
+  bool park(Instant until) noexcept override {
+    EXPECT_TRUE(holds_.cancel());
+    EXPECT_TRUE(is_called);
+    return WaitingThread::park(until);
+  }
+  void wake() noexcept override {
+    is_called = true;
+    WaitingThread::wake();
+  }
+
+  bool is_called = false;
+
+ private:
+  Store& store_;
+  const Charge charge_;
+  Reservation& holds_;
+  Decision decision_;
+};
+
+TEST_F(ReservationTest, CancelCallsTheThreadThatWaitsForItsPermit) {
+  const Limit flight = concurrency(1).lease(1h);
+  const PermitId own = PermitId::random();
+  const PermitId other = PermitId::random();
+  const Limit slow = token_bucket(1).per(1h);
+  const auto permit = [&](const PermitId& id) {
+    return Charge{.key = "p", .limit = flight, .permit = &id};
+  };
+  EXPECT_TRUE(limiter_.try_acquire("k", slow));
+  Reservation holds = limiter_.reserve(std::array{permit(own), Charge{"k", slow}}, 2h);
+  ASSERT_TRUE(holds);
+  CallsForPermit waits(store_, permit(other), holds);
+  EXPECT_TRUE(detail::acquire(store_, waits, Deadline(1h).at()).allowed());
+  EXPECT_TRUE(waits.is_called);
 }
 
 TEST_F(ReservationTest, CancelGivesBackToTheBudgetThatWasChargedBesideABucket) {
