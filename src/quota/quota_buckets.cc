@@ -43,9 +43,12 @@ std::vector<std::string> QuotaClient::Buckets::report(bool all) {
         ++stats_.reports;
       }
       if (reports.bucket_quota_usages_size() == kMostUsages) finish();
-      const bool is_left =
-          !known.is_kept && !known.bucket->is_in_use() && known.bucket.use_count() == 1;
-      at = is_left ? buckets_.erase(at) : std::next(at);
+      if (!known.is_kept && !known.bucket->is_in_use()) {
+        // Others may hold weak pointers, so only the end of the bucket says that nobody shares it.
+        const std::weak_ptr<QuotaBucket> left = std::exchange(known.bucket, nullptr);
+        known.bucket = left.lock();
+      }
+      at = known.bucket ? std::next(at) : buckets_.erase(at);
     }
   }
   finish();

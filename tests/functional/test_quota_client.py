@@ -1,5 +1,6 @@
 """The quota client of the library, with a quota service that the test plays."""
 
+import json
 import os
 import pathlib
 import queue
@@ -11,6 +12,7 @@ from concurrent import futures
 
 import envoy_harness
 import grpc
+import harness
 import tls_harness
 from harness import wait_for
 
@@ -76,9 +78,10 @@ class Service:
         return allowed, denied
 
     def send(self, user, ttl=HOUR, **strategy):
+        """Assigns the strategy to the bucket of a user, or one with these attributes."""
         response = rlqs.RateLimitQuotaResponse()
         action = response.bucket_action.add()
-        action.bucket_id.bucket["user"] = user
+        action.bucket_id.bucket.update({"user": user} if isinstance(user, str) else user)
         if strategy:
             assignment = action.quota_assignment_action
             assignment.assignment_time_to_live.FromNanoseconds(int(ttl * 1e9))
@@ -268,6 +271,53 @@ class QuotaClient(unittest.TestCase):
                 input="", capture_output=True, text=True,
             )  # fmt: skip
             self.assertEqual((done.returncode, done.stdout), (1, f"error {message}\n"))
+
+
+class Zone(harness.ServerTest):
+    """A server whose limits another one divides, which the test plays."""
+
+    RULES = """
+version: 1
+domain: shop
+defaults: { on_store_error: deny }
+rules:
+  - name: api
+    match: { path: /api }
+    limits: [ { name: requests, key: "{user}", algorithm: token_bucket, limit: 40, per: 1s } ]
+"""
+
+    def setUp(self):
+        self.service = Service()
+        self.addCleanup(self.service.stop)
+
+    def start(self, rules=RULES, deadline="60s"):
+        store = {"store": f"quota://{self.service.address}", "upstream": {"deadline": deadline}}
+        self.zone = self.serve(rules, store)
+
+    def ask(self, path="/api", user="a", **members):
+        return self.zone.check({"attributes": {"path": path, "user": user}, **members}).json
+
+    def first(self, tokens, **request):
+        """Assigns tokens to the bucket of the first request. Returns its attributes, and the answer."""
+        with futures.ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(self.ask, **request)
+            bucket = self.service.reports.get(timeout=60)[1]
+            self.service.send(bucket, tokens=tokens)
+            return bucket, answer.result()
+
+    def status(self):
+        return json.loads(self.zone.admin_request("GET", "/v1/status").body)["store"]
+
+    def buckets(self):
+        return self.status()["buckets"]
+
+    def test_a_counter_that_the_service_abandons_is_forgotten(self):
+        self.start()
+        bucket, answer = self.first((5, HOUR))
+        self.assertEqual(answer["reason"], "ok")
+        self.assertEqual(self.buckets(), 1)
+        self.service.send(bucket)
+        wait_for(lambda: self.buckets() == 0, "room for other counters")
 
 
 if __name__ == "__main__":

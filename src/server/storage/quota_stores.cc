@@ -61,7 +61,7 @@ class LoopQuotas final : public LoopStores, private Store {
 
  private:
   struct Known {
-    std::shared_ptr<QuotaBucket> bucket;
+    std::weak_ptr<QuotaBucket> bucket;  // expired: it was idle
     Limit numbers;
     Instant waits_from{};  // before this, no request waits for an assignment
   };
@@ -82,7 +82,6 @@ class LoopQuotas final : public LoopStores, private Store {
 
   Decision decide(Action action, std::span<const Charge> charges, std::span<Decision> each);
   std::shared_ptr<QuotaBucket> find(const Charge& charge);
-  void forget_idle();
   static std::string name_of(const Charge& charge);
   bool wait_for(const Charge& charge, QuotaBucket& bucket);
   bool sleep_until_assigned(const QuotaBucket& bucket, Instant end);
@@ -93,7 +92,7 @@ class LoopQuotas final : public LoopStores, private Store {
   const std::chrono::milliseconds deadline_;
   std::atomic<std::uint64_t>& unassigned_;
   std::unordered_map<std::string, Known> known_;  // by tag and key
-  std::size_t next_look_ = 1024;                  // for idle ones, at this size
+  std::size_t next_look_ = 1024;                  // for forgotten ones, at this size
   Limiter limiter_{*this};
 };
 
@@ -240,19 +239,19 @@ std::string LoopQuotas::name_of(const Charge& charge) {
 std::shared_ptr<QuotaBucket> LoopQuotas::find(const Charge& charge) {
   std::string name = name_of(charge);
   const auto found = known_.find(name);
-  if (found != known_.end() && found->second.numbers == charge.limit) return found->second.bucket;
-  if (known_.size() >= next_look_) forget_idle();
+  if (found != known_.end() && found->second.numbers == charge.limit) {
+    if (auto bucket = found->second.bucket.lock()) return bucket;
+  }
+  if (known_.size() >= next_look_) {
+    std::erase_if(known_, [](const auto& entry) { return entry.second.bucket.expired(); });
+    next_look_ = std::max<std::size_t>(2 * known_.size(), 1024);
+  }
   std::map<std::string, std::string> id{{"counter", rules::utf8_counter_key(charge.key)},
                                         {"numbers", core::format_limit(charge.limit)}};
   if (!charge.tag.empty()) id.emplace("tag", charge.tag);
   auto bucket = client_.share_bucket(id);
   if (bucket) known_.insert_or_assign(std::move(name), Known{bucket, charge.limit});
   return bucket;
-}
-
-void LoopQuotas::forget_idle() {
-  std::erase_if(known_, [](const auto& entry) { return !entry.second.bucket->is_in_use(); });
-  next_look_ = std::max<std::size_t>(2 * known_.size(), 1024);
 }
 
 // Waits until there is an assignment. Returns false after the deadline, and at once if the other

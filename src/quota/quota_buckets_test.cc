@@ -1,0 +1,54 @@
+#include "quota/quota_buckets.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sluice/testing/manual_clock.h"
+
+namespace sluice {
+namespace {
+
+namespace rlqs = envoy::service::rate_limit_quota::v3;
+using std::chrono::seconds;
+
+class QuotaBucketsTest : public ::testing::Test {
+ protected:
+  // Returns the units that the next report says were allowed; nothing is reported of idle buckets.
+  std::uint64_t reported() {
+    clock_.advance(seconds{1});
+    std::uint64_t sum = 0;
+    for (const std::string& message : buckets_.report(true)) {
+      rlqs::RateLimitQuotaUsageReports reports;
+      EXPECT_TRUE(reports.ParseFromString(message));
+      for (const auto& usage : reports.bucket_quota_usages()) sum += usage.num_requests_allowed();
+    }
+    return sum;
+  }
+
+  testing::ManualClock clock_;
+  const QuotaOptions options_{.domain = "shop"};
+  QuotaClient::Buckets buckets_{options_, [] {}, &clock_};
+};
+
+TEST_F(QuotaBucketsTest, AnIdleBucketIsForgottenUnlessItIsShared) {
+  auto bucket = buckets_.bucket({{"user", "a"}}, false);
+  const std::weak_ptr<QuotaBucket> weak = bucket;
+  bucket->try_take();
+  EXPECT_EQ(reported(), 1U);
+  clock_.advance(options_.idle);
+  reported();
+  EXPECT_EQ(buckets_.stats().buckets, 1U);
+  EXPECT_EQ(buckets_.bucket({{"user", "a"}}, false), bucket);
+  bucket.reset();
+  reported();
+  EXPECT_EQ(buckets_.stats().buckets, 0U);
+  EXPECT_TRUE(weak.expired());
+}
+
+}  // namespace
+}  // namespace sluice
