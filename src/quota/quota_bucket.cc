@@ -81,7 +81,11 @@ void QuotaBucket::give_back(std::uint32_t units) noexcept {
     full_at_.fetch_sub(std::min<std::int64_t>(units, most) * assigned.interval,
                        std::memory_order_relaxed);
   }
-  allowed_.fetch_sub(units, std::memory_order_relaxed);
+  // No less than nothing: units may come back twice, or from before the client was made.
+  std::uint64_t allowed = allowed_.load(std::memory_order_relaxed);
+  while (!allowed_.compare_exchange_weak(allowed, allowed - std::min<std::uint64_t>(units, allowed),
+                                         std::memory_order_relaxed)) {
+  }
 }
 
 QuotaBucket::Tokens QuotaBucket::tokens() const noexcept {

@@ -35,6 +35,20 @@ class QuotaBucketsTest : public ::testing::Test {
   QuotaClient::Buckets buckets_{options_, [] {}, &clock_};
 };
 
+TEST_F(QuotaBucketsTest, WhoGivesBackMoreThanWasTakenStillReportsWhatIsTakenThen) {
+  const auto bucket = buckets_.bucket({{"user", "a"}}, false);
+  bucket->try_take(3);
+  EXPECT_EQ(reported(), 3U);
+  for (int i = 0; i < 3; ++i) bucket->give_back(2);
+  EXPECT_EQ(bucket->allowed(), 0U);
+  EXPECT_EQ(reported(), 0U);
+  // Units that were reported and came back are reported once.
+  bucket->try_take(5);
+  EXPECT_EQ(reported(), 2U);
+  bucket->try_take(5);
+  EXPECT_EQ(reported(), 5U);
+}
+
 TEST_F(QuotaBucketsTest, AnIdleBucketIsForgottenUnlessItIsShared) {
   auto bucket = buckets_.bucket({{"user", "a"}}, false);
   const std::weak_ptr<QuotaBucket> weak = bucket;
