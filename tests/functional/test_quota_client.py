@@ -319,6 +319,14 @@ rules:
         self.service.send(bucket)
         wait_for(lambda: self.buckets() == 0, "room for other counters")
 
+    def test_what_it_lacks_is_decided_by_on_store_error(self):
+        self.start(self.RULES.replace("on_store_error: deny", "on_store_error: allow"))
+        self.first((5, HOUR))
+        for members in ({"wait_ms": 60_000}, {"verb": "reserve", "max_wait_ms": 1000}):
+            answer = self.ask(**members)
+            self.assertEqual((answer["outcome"], answer["reason"]), ("allowed", "fallback"))
+        self.assertEqual(self.ask(verb="reset")["reason"], "store_error")
+
 
 if __name__ == "__main__":
     unittest.main()

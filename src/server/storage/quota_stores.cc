@@ -174,9 +174,8 @@ Decision LoopQuotas::decide(Action action, std::span<const Charge> charges,
   const Verb verb = action.verb;
   const bool is_known = verb == Verb::kTake || verb == Verb::kPeek || verb == Verb::kRefund ||
                         verb == Verb::kCharge || verb == Verb::kTakeAtMost;
-  if (!is_known || charges.empty() || charges.size() > kMaxCharges) {
-    return fail(Reason::kInvalid, each);
-  }
+  if (charges.empty() || charges.size() > kMaxCharges) return fail(Reason::kInvalid, each);
+  if (!is_known) return fail(Reason::kStoreError, each);
   Buckets buckets;
   for (const Charge& charge : charges) {
     // Another server divides only what its rules name.
