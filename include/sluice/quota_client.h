@@ -140,7 +140,7 @@ class QuotaClient {
   std::shared_ptr<QuotaBucket> share_bucket(const std::map<std::string, std::string>& attributes);
 
   struct Stats {
-    bool is_connected = false;  // the stream is open
+    bool is_connected = false;  // the service has accepted the stream
     std::uint64_t connects = 0;
     std::uint64_t buckets = 0;      // now
     std::uint64_t reports = 0;      // of a bucket

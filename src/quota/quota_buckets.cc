@@ -140,9 +140,13 @@ std::shared_ptr<QuotaBucket> QuotaClient::Buckets::bucket(const Attributes& attr
 
 void QuotaClient::Buckets::opened() {
   const std::lock_guard lock(mutex_);
-  stats_.is_connected = true;
   ++stats_.connects;
   for (auto& [attributes, known] : buckets_) known.is_known = false;
+}
+
+void QuotaClient::Buckets::accepted() {
+  const std::lock_guard lock(mutex_);
+  stats_.is_connected = true;
 }
 
 void QuotaClient::Buckets::ended(const std::string& why) {

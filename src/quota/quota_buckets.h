@@ -32,8 +32,10 @@ class QuotaClient::Buckets {
 
   // Null: there are as many as may be, unless the client keeps it.
   std::shared_ptr<QuotaBucket> bucket(const Attributes& attributes, bool keeps);
-  // The stream was opened, or has ended. The service knows no bucket at first.
+  // The stream was opened, accepted by the service, or has ended. The service knows no bucket at
+  // first.
   void opened();
+  void accepted();
   void ended(const std::string& why);
   // Returns the messages that report all buckets in use, or only those that the service does not
   // know.

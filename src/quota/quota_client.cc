@@ -69,6 +69,7 @@ class QuotaClient::Impl {
 
   void connect();
   void opened();
+  void took_message() noexcept { backoff_ = kFirstBackoff; }
   void ended(const std::string& why);
   void tick();
   void report_soon();  // any thread
@@ -184,6 +185,13 @@ void QuotaClient::Impl::Link::begin() {
          const std::uint8_t* value, std::size_t value_size, std::uint8_t, void* user) {
         of(user).on_header({reinterpret_cast<const char*>(name), name_size},
                            {reinterpret_cast<const char*>(value), value_size});
+        return 0;
+      });
+  nghttp2_session_callbacks_set_on_frame_recv_callback(
+      calls, [](nghttp2_session*, const nghttp2_frame* frame, void* user) {
+        Link& link = of(user);
+        const bool is_refused = !link.status_.empty() || !link.status_text_.empty();
+        if (frame->hd.type == NGHTTP2_HEADERS && !is_refused) link.owner_.buckets_.accepted();
         return 0;
       });
   nghttp2_session_callbacks_set_on_stream_close_callback(
@@ -305,6 +313,7 @@ void QuotaClient::Impl::Link::on_data(std::string_view bytes) {
     if (in_[at] != 0 || size > kMostMessage)
       return fail("the service sent a message that is compressed or too large");
     if (in_.size() - at - kPrefixBytes < size) break;
+    owner_.took_message();
     owner_.buckets_.take({in_.data() + at + kPrefixBytes, size});
     at += kPrefixBytes + size;
   }
@@ -387,7 +396,6 @@ void QuotaClient::Impl::connect() {
 }
 
 void QuotaClient::Impl::opened() {
-  backoff_ = kFirstBackoff;
   buckets_.opened();
   report(true);
 }

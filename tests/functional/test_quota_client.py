@@ -7,6 +7,7 @@ import queue
 import re
 import subprocess
 import tempfile
+import time
 import unittest
 from concurrent import futures
 
@@ -228,8 +229,13 @@ class QuotaClient(unittest.TestCase):
         port = server.add_insecure_port("127.0.0.1:0")
         server.start()
         self.addCleanup(lambda: server.stop(None).wait())
+        began = time.monotonic()
         self.start(f"127.0.0.1:{port}")
         wait_for(lambda: "grpc-status 12" in self.ask("stats"), what="the refusal")
+        # It is never connected, and tries again less and less often: half of 0.1 s, 0.2 s, ... 1.6 s.
+        wait_for(lambda: self.stat("connects") >= 6, what="more attempts")
+        self.assertGreater(time.monotonic() - began, 1.55)
+        self.assertEqual(self.stat("connected"), 0)
 
     def test_tls(self):
         with tempfile.TemporaryDirectory() as made:
@@ -326,6 +332,11 @@ rules:
             answer = self.ask(**members)
             self.assertEqual((answer["outcome"], answer["reason"]), ("allowed", "fallback"))
         self.assertEqual(self.ask(verb="reset")["reason"], "store_error")
+
+    def test_its_first_request_waits_for_the_connection(self):
+        # This service accepts a stream with its first message.
+        self.start()
+        self.assertEqual(self.first((5, HOUR))[1]["reason"], "ok")
 
 
 if __name__ == "__main__":

@@ -83,6 +83,7 @@ class LoopQuotas final : public LoopStores, private Store {
   Decision decide(Action action, std::span<const Charge> charges, std::span<Decision> each);
   std::shared_ptr<QuotaBucket> find(const Charge& charge);
   static std::string name_of(const Charge& charge);
+  bool can_be_assigned() const;
   bool wait_for(const Charge& charge, QuotaBucket& bucket);
   bool sleep_until_assigned(const QuotaBucket& bucket, Instant end);
 
@@ -253,10 +254,16 @@ std::shared_ptr<QuotaBucket> LoopQuotas::find(const Charge& charge) {
   return bucket;
 }
 
+// Whether the other server is connected, or the first connection to it has not failed yet.
+bool LoopQuotas::can_be_assigned() const {
+  const QuotaClient::Stats stats = client_.stats();
+  return stats.is_connected || stats.last_error.empty();
+}
+
 // Waits until there is an assignment. Returns false after the deadline, and at once if the other
 // server cannot be reached, or others have waited for this key.
 bool LoopQuotas::wait_for(const Charge& charge, QuotaBucket& bucket) {
-  if (net::current_fiber() == nullptr || !client_.stats().is_connected) return false;
+  if (net::current_fiber() == nullptr || !can_be_assigned()) return false;
   // The first use makes the client report the bucket; nothing is taken.
   static_cast<void>(bucket.try_take(0));
   const Clock& clock = SteadyClock::instance();
@@ -265,6 +272,7 @@ bool LoopQuotas::wait_for(const Charge& charge, QuotaBucket& bucket) {
   const Instant now = clock.now();
   const bool may_wait = found == known_.end() || now >= found->second.waits_from;
   const bool is_assigned = may_wait && sleep_until_assigned(bucket, now + deadline_);
+  if (!can_be_assigned()) return is_assigned;
   const auto still = known_.find(name);  // it may have been forgotten
   if (still != known_.end()) still->second.waits_from = clock.now() + kFirstAgain;
   if (!is_assigned) ++unassigned_;

@@ -341,6 +341,8 @@ void Protocol::open_stream(Stream& stream) {
   }
   if (!stream.receiver) return stream.end(Code::kInternal, "the stream was not opened");
   if (noticed_) stream.receiver->on_drain();
+  // So that the client knows that it is accepted, even if no message follows for long.
+  if (!stream.ended) respond(stream);
 }
 
 void Protocol::on_data(Stream& stream, std::string_view bytes) {
