@@ -338,6 +338,26 @@ rules:
         self.start()
         self.assertEqual(self.first((5, HOUR))[1]["reason"], "ok")
 
+    def test_an_override_with_numbers_is_refused(self):
+        self.start()
+        counter = "shop|api|requests|user=a"
+        body = {"attributes": {"user": "a"}}
+        for given, status in (({"limit": 3}, 400), ({"unlimited": True}, 200), ({"blocked": True}, 200)):
+            for method, path, said in (
+                ("PUT", "/v1/overrides/api/requests", {**body, **given}),
+                ("POST", "/v1/overrides", {"counter": counter, **given}),
+            ):
+                answer = self.zone.admin_request(method, path, json.dumps(said))
+                self.assertEqual(answer.status, status, answer.body)
+                self.assertEqual(b"expected 'limit' in that server" in answer.body, status == 400)
+
+    def test_a_limit_of_zero_denies(self):
+        self.start(self.RULES.replace("limit: 40", "limit: 0"))
+        bucket, answer = self.first((5, HOUR))
+        self.assertEqual((answer["outcome"], answer["reason"]), ("denied", "never"))
+        self.assertEqual(self.ask(cost=0)["outcome"], "allowed")
+        self.assertEqual(self.ask(verb="take_at_most", cost=5)["outcome"], "denied")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -99,7 +99,9 @@ class LoopQuotas final : public LoopStores, private Store {
 
 Duration rounded_up(std::chrono::nanoseconds time) { return std::chrono::ceil<Duration>(time); }
 
+// Of a limit of 0 no unit is there, whatever the part of the other server's limit.
 std::uint32_t units_of(const Charge& charge) {
+  if (charge.limit.capacity() == 0) return 0;
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(charge.cost, kMaxUnits));
 }
 
@@ -107,6 +109,7 @@ std::uint32_t units_of(const Charge& charge) {
 Decision numbers_of(const Charge& charge, const QuotaBucket& bucket) {
   const QuotaBucket::Tokens tokens = bucket.tokens();
   Decision out;
+  if (charge.limit.capacity() == 0) return out;
   out.capacity = tokens.admits_all ? charge.limit.capacity() : tokens.most;
   out.remaining = tokens.admits_all ? out.capacity : tokens.left;
   out.reset_after = rounded_up(tokens.full_after);
@@ -131,6 +134,7 @@ Decision denied(const Charge& charge, const QuotaBucket& bucket) {
 }
 
 bool admits(const Charge& charge, const QuotaBucket& bucket) {
+  if (charge.limit.capacity() == 0) return charge.cost == 0;
   const QuotaBucket::Tokens tokens = bucket.tokens();
   return tokens.admits_all || charge.cost <= tokens.left;
 }
@@ -165,7 +169,8 @@ std::uint64_t most_of(std::span<const Charge> charges, const Buckets& buckets) {
   std::uint64_t most = kMaxUnits;
   for (std::size_t i = 0; i < charges.size(); ++i) {
     const QuotaBucket::Tokens tokens = buckets[i]->tokens();
-    most = std::min({most, charges[i].cost, tokens.admits_all ? charges[i].cost : tokens.left});
+    const std::uint64_t units = units_of(charges[i]);
+    most = std::min({most, units, tokens.admits_all ? units : tokens.left});
   }
   return most;
 }

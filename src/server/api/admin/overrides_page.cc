@@ -193,6 +193,13 @@ Expected<GivenOverride> read_line(std::string_view json) {
   return Unexpected{"the line does not name one counter; " + std::string(kNames)};
 }
 
+// Returns why the key cannot have these numbers here, or an empty text.
+std::string find_numbers_problem(const Call& call, const Override& given) {
+  if (given.kind != Kind::kNumbers || !call.admin.status) return {};
+  if (call.admin.status().store.kind != "quota") return {};
+  return "another server divides the limits (store: quota://); expected 'limit' in that server";
+}
+
 Expected<GivenOverride> read_body(std::string_view json, Instant now) {
   auto body =
       read_given(json, kOfBody,
@@ -328,6 +335,7 @@ void import_overrides(const Call& call) {
   const RuleSet rules = call.admin.rules.current();
   const Instant now = SystemClock().now();
   const bool skips_unknown = has_flag(call, "skip_unknown");
+  const std::string numbers_problem = find_numbers_problem(call, {.kind = Kind::kNumbers});
   Import import;
   std::uint64_t number = 0, count = 0, ended = 0;
   std::vector<std::uint64_t> unknown;  // lines of a rule or a limit that is not there
@@ -336,6 +344,9 @@ void import_overrides(const Call& call) {
     if (text.empty()) continue;
     ++count;
     auto entry = read_entry(rules, text);
+    if (entry && entry->given.kind == Kind::kNumbers && !numbers_problem.empty()) {
+      return answer_wrong(call, number, {numbers_problem});
+    }
     if (!entry && (!skips_unknown || !entry.error().lacks_limit)) {
       return answer_wrong(call, number, entry.error());
     }
@@ -567,6 +578,9 @@ void set_override(const Call& call) {
   if (!read_path(call, path)) return;
   auto body = read_body(call.request.body, SystemClock().now());
   if (!body) return answer(call, 400, body.error());
+  if (const auto problem = find_numbers_problem(call, body->given); !problem.empty()) {
+    return answer(call, 400, problem);
+  }
   body->rule = std::move(path.rule);
   body->limit_name = std::move(path.limit_name);
   const auto counter = name_it(call, *body, body->attributes);
