@@ -136,8 +136,10 @@ class QuotaClient {
   // its first use.
   QuotaBucket& bucket(const std::map<std::string, std::string>& attributes);
   // The same, for programs with many buckets: the client keeps a bucket while others share it, and
-  // while it is in use. Null: there are QuotaOptions::most_buckets.
-  std::shared_ptr<QuotaBucket> share_bucket(const std::map<std::string, std::string>& attributes);
+  // while it is in use. Null: there is none yet, and there are QuotaOptions::most_buckets or `adds`
+  // is false.
+  std::shared_ptr<QuotaBucket> share_bucket(const std::map<std::string, std::string>& attributes,
+                                            bool adds = true);
 
   struct Stats {
     bool is_connected = false;  // the service has accepted the stream

@@ -125,11 +125,11 @@ void QuotaClient::Buckets::assign(const Action& action) {
   ++stats_.assignments;
 }
 
-std::shared_ptr<QuotaBucket> QuotaClient::Buckets::bucket(const Attributes& attributes,
-                                                          bool keeps) {
+std::shared_ptr<QuotaBucket> QuotaClient::Buckets::bucket(const Attributes& attributes, bool keeps,
+                                                          bool adds) {
   const std::lock_guard lock(mutex_);
-  const bool is_full = !keeps && buckets_.size() >= options_.most_buckets;
-  if (is_full && !buckets_.contains(attributes)) return nullptr;
+  const bool has_room = keeps || (adds && buckets_.size() < options_.most_buckets);
+  if (!has_room && !buckets_.contains(attributes)) return nullptr;
   Known& known = buckets_[attributes];
   known.is_kept |= keeps;
   if (!known.bucket) {

@@ -30,8 +30,9 @@ class QuotaClient::Buckets {
           const Clock* clock = nullptr)
       : options_(options), on_first_use_(std::move(on_first_use)), clock_(clock) {}
 
-  // Null: there are as many as may be, unless the client keeps it.
-  std::shared_ptr<QuotaBucket> bucket(const Attributes& attributes, bool keeps);
+  // Null: there is none, and there are as many as may be, or `adds` is false; unless the client
+  // keeps it.
+  std::shared_ptr<QuotaBucket> bucket(const Attributes& attributes, bool keeps, bool adds = true);
   // The stream was opened, accepted by the service, or has ended. The service knows no bucket at
   // first.
   void opened();

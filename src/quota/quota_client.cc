@@ -447,8 +447,8 @@ QuotaBucket& QuotaClient::bucket(const std::map<std::string, std::string>& attri
 }
 
 std::shared_ptr<QuotaBucket> QuotaClient::share_bucket(
-    const std::map<std::string, std::string>& attributes) {
-  return impl_->buckets().bucket(attributes, false);
+    const std::map<std::string, std::string>& attributes, bool adds) {
+  return impl_->buckets().bucket(attributes, false, adds);
 }
 
 QuotaClient::Stats QuotaClient::stats() const { return impl_->buckets().stats(); }

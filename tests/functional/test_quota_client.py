@@ -358,6 +358,14 @@ rules:
         self.assertEqual(self.ask(cost=0)["outcome"], "allowed")
         self.assertEqual(self.ask(verb="take_at_most", cost=5)["outcome"], "denied")
 
+    def test_max_new_keys_bounds_its_counters(self):
+        self.start(self.RULES.replace("limits:", "max_new_keys: 1\n    limits:"), "1ms")
+        checks = [{"attributes": {"path": "/api", "user": str(n)}} for n in range(50)]
+        self.zone.check(checks)
+        self.assertLess(self.buckets(), 50)
+        refused = self.zone.admin_request("GET", "/metrics").body.decode()
+        self.assertRegex(refused, r"sluice_new_counters_refused_total\S* [1-9]")
+
 
 if __name__ == "__main__":
     unittest.main()

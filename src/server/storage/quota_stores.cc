@@ -21,6 +21,8 @@
 #include <vector>
 
 #include "core/period.h"
+#include "limiter/answer.h"
+#include "limiter/new_key_limit.h"
 #include "rules/counter_key.h"
 #include "server/net/fiber.h"
 #include "server/net/fiber_sleep.h"
@@ -81,7 +83,7 @@ class LoopQuotas final : public LoopStores, private Store {
   }
 
   Decision decide(Action action, std::span<const Charge> charges, std::span<Decision> each);
-  std::shared_ptr<QuotaBucket> find(const Charge& charge);
+  std::shared_ptr<QuotaBucket> find(const Charge& charge, Verb verb);
   static std::string name_of(const Charge& charge);
   bool can_be_assigned() const;
   bool wait_for(const Charge& charge, QuotaBucket& bucket);
@@ -186,7 +188,7 @@ Decision LoopQuotas::decide(Action action, std::span<const Charge> charges,
   for (const Charge& charge : charges) {
     // Another server divides only what its rules name.
     if (charge.rule.keyspace != Keyspace::kRules) return fail(Reason::kStoreError, each);
-    buckets.push_back(find(charge));
+    buckets.push_back(find(charge, verb));
     if (!buckets.back()) return fail(Reason::kStoreFull, each);
   }
   for (std::size_t i = 0; i < charges.size(); ++i) {
@@ -241,7 +243,7 @@ std::string LoopQuotas::name_of(const Charge& charge) {
   return name;
 }
 
-std::shared_ptr<QuotaBucket> LoopQuotas::find(const Charge& charge) {
+std::shared_ptr<QuotaBucket> LoopQuotas::find(const Charge& charge, Verb verb) {
   std::string name = name_of(charge);
   const auto found = known_.find(name);
   if (found != known_.end() && found->second.numbers == charge.limit) {
@@ -254,7 +256,10 @@ std::shared_ptr<QuotaBucket> LoopQuotas::find(const Charge& charge) {
   std::map<std::string, std::string> id{{"counter", rules::utf8_counter_key(charge.key)},
                                         {"numbers", core::format_limit(charge.limit)}};
   if (!charge.tag.empty()) id.emplace("tag", charge.tag);
-  auto bucket = client_.share_bucket(id);
+  const Instant now = SteadyClock::instance().now();
+  NewKeyLimit* const new_keys = creates(verb) ? charge.rule.new_keys : nullptr;
+  auto bucket = client_.share_bucket(id, new_keys == nullptr || new_keys->allows(now));
+  if (bucket && new_keys != nullptr && !bucket->is_in_use()) new_keys->count(now);
   if (bucket) known_.insert_or_assign(std::move(name), Known{bucket, charge.limit});
   return bucket;
 }
