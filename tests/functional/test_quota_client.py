@@ -325,6 +325,11 @@ rules:
         self.service.send(bucket)
         wait_for(lambda: self.buckets() == 0, "room for other counters")
 
+    def test_its_first_request_waits_for_the_connection(self):
+        # This service accepts a stream with its first message.
+        self.start()
+        self.assertEqual(self.first((5, HOUR))[1]["reason"], "ok")
+
     def test_what_it_lacks_is_decided_by_on_store_error(self):
         self.start(self.RULES.replace("on_store_error: deny", "on_store_error: allow"))
         self.first((5, HOUR))
@@ -333,10 +338,31 @@ rules:
             self.assertEqual((answer["outcome"], answer["reason"]), ("allowed", "fallback"))
         self.assertEqual(self.ask(verb="reset")["reason"], "store_error")
 
-    def test_its_first_request_waits_for_the_connection(self):
-        # This service accepts a stream with its first message.
-        self.start()
-        self.assertEqual(self.first((5, HOUR))[1]["reason"], "ok")
+    def test_a_large_cost_is_never_admitted_only_if_the_part_is_the_whole_limit(self):
+        self.start(self.RULES.replace("limit: 40, per: 1s", "limit: 600, per: 1m"))
+        bucket, _ = self.first((25, 5))
+        self.assertEqual(self.ask(cost=100)["reason"], "limited")
+        for number, (tokens, cost, reason) in enumerate((
+            (50, 51, "never"),  # 600 per 1m, all
+            (45, 50, "limited"),  # it may be 50 later
+            (45, 51, "never"),
+            (100, 700, "limited"),  # it is raised above
+            (25, 700, "limited"),  # it may be
+        )):
+            with self.subTest(tokens=tokens, cost=cost):
+                self.service.send(bucket, tokens=(tokens, 5))
+                wait_for(lambda n=number: self.status()["assignments"] == n + 2, "the assignment")
+                answer = self.ask(cost=cost)
+                self.assertEqual(answer["reason"], reason)
+                self.assertEqual("retry_after_ms" in answer, reason == "limited")
+
+    def test_max_new_keys_bounds_its_counters(self):
+        self.start(self.RULES.replace("limits:", "max_new_keys: 1\n    limits:"), "1ms")
+        checks = [{"attributes": {"path": "/api", "user": str(n)}} for n in range(50)]
+        self.zone.check(checks)
+        self.assertLess(self.buckets(), 50)
+        refused = self.zone.admin_request("GET", "/metrics").body.decode()
+        self.assertRegex(refused, r"sluice_new_counters_refused_total\S* [1-9]")
 
     def test_an_override_with_numbers_is_refused(self):
         self.start()
@@ -357,14 +383,6 @@ rules:
         self.assertEqual((answer["outcome"], answer["reason"]), ("denied", "never"))
         self.assertEqual(self.ask(cost=0)["outcome"], "allowed")
         self.assertEqual(self.ask(verb="take_at_most", cost=5)["outcome"], "denied")
-
-    def test_max_new_keys_bounds_its_counters(self):
-        self.start(self.RULES.replace("limits:", "max_new_keys: 1\n    limits:"), "1ms")
-        checks = [{"attributes": {"path": "/api", "user": str(n)}} for n in range(50)]
-        self.zone.check(checks)
-        self.assertLess(self.buckets(), 50)
-        refused = self.zone.admin_request("GET", "/metrics").body.decode()
-        self.assertRegex(refused, r"sluice_new_counters_refused_total\S* [1-9]")
 
 
 if __name__ == "__main__":

@@ -118,15 +118,27 @@ Decision numbers_of(const Charge& charge, const QuotaBucket& bucket) {
   return out;
 }
 
+// Whether the part is the whole limit and gives less at once, so that it never admits the cost. A
+// smaller part may grow, and a larger one is of another limit: the server above has an override.
+bool is_beyond_limit(const Charge& charge, const QuotaBucket::Tokens& tokens) {
+  const Limit& limit = charge.limit;
+  if (limit.capacity() == 0) return true;
+  if (charge.cost <= tokens.most) return false;
+  const auto most = static_cast<double>(tokens.most);
+  const std::chrono::duration<double> fill = most * tokens.interval, period = limit.period();
+  const double whole = static_cast<double>(limit.limit()) * fill.count() / period.count();
+  return static_cast<double>(charge.cost) > whole && most > 0.8 * whole && most < 1.02 * whole;
+}
+
 Decision denied(const Charge& charge, const QuotaBucket& bucket) {
   Decision out = numbers_of(charge, bucket);
   out.outcome = Outcome::kDenied;
   out.reason = Reason::kLimited;
-  if (charge.cost > charge.limit.capacity()) {
+  const QuotaBucket::Tokens tokens = bucket.tokens();
+  if (is_beyond_limit(charge, tokens)) {
     out.reason = Reason::kNever;
     return out;
   }
-  const QuotaBucket::Tokens tokens = bucket.tokens();
   out.retry_after = kUntilNextReport;
   if (charge.cost <= tokens.most) {
     const auto later = static_cast<std::int64_t>(tokens.most - charge.cost) * tokens.interval;
