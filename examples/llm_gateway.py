@@ -49,8 +49,10 @@ class Budgets:
     def __init__(self, address):
         self.address = address
 
-    def ask(self, path, body):
-        """Returns the status, the Retry-After and the body of the answer. Retries if no answer comes."""
+    def ask(self, path, body, lost=None):
+        """Returns the status, the Retry-After and the body of the answer. Retries if no answer comes, and
+        adds the error to `lost`."""
+        lost = [] if lost is None else lost
         for pause in (0.1, 0.5, None):
             try:
                 connection, answer = post(self.address, path, body)
@@ -58,13 +60,18 @@ class Budgets:
                     return answer.status, answer.getheader("Retry-After"), json.load(answer)
                 finally:
                     connection.close()
-            except (OSError, http.client.HTTPException):
+            except (OSError, http.client.HTTPException) as error:
                 if pause is None:
                     raise
+                lost.append(error)
                 time.sleep(pause)
 
     def hold(self, call, attributes):
-        return self.ask("/v1/check", {"attributes": attributes, "id": call, "hold_ms": HOLD_MS})
+        lost = []
+        answer = self.ask("/v1/check", {"attributes": attributes, "id": call, "hold_ms": HOLD_MS}, lost)
+        if lost and answer[0] != 200:  # the request whose answer is lost can have held
+            self.cancel(call, attributes)
+        return answer
 
     def settle(self, call, attributes, actual):
         return self.ask("/v1/settle", {"attributes": attributes, "id": call, "actual": actual})
@@ -165,7 +172,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                     usage.update(event.get("usage") or {})
                 is_whole = is_whole or line.startswith(b"data: [DONE]")
                 self.chunk(line)
-        except (OSError, http.client.HTTPException):
+        except (OSError, http.client.HTTPException, ValueError):  # or an event breaks off
             is_whole = False
         return is_whole
 

@@ -5,6 +5,7 @@ import csv
 import datetime
 import gzip
 import http.client
+import itertools
 import json
 import os
 import re
@@ -206,6 +207,23 @@ class Calls(Gateways):
             self.ask("10 words break")
         wait_for(lambda: self.spent() == (3 * 3 + 5 * 15,) * 2, "the settlement of what came")
 
+    def test_a_model_that_breaks_off_within_an_event(self):
+        self.start_gateway()
+        numbers = itertools.count()
+
+        def event(handler, event):
+            data = b"data: " + json.dumps(event).encode() + b"\n\n"
+            if next(numbers) < 3:
+                return handler.chunk(data)
+            handler.chunk(data[:30])
+            raise ConnectionResetError("the model is gone")
+
+        with unittest.mock.patch.object(llm_model.Handler, "event", event):
+            with self.assertRaises(http.client.IncompleteRead):
+                self.ask("10 words cut")
+            wait_for(lambda: self.budgets.settled, "the settlement of what came")
+        wait_for(lambda: self.spent() == (3 * 3 + 3 * 15,) * 2, "the settlement at Sluice")
+
     def test_a_client_that_leaves_pays_what_came(self):
         self.start_gateway()
         connection = http.client.HTTPConnection(self.gateway, timeout=60)
@@ -243,6 +261,27 @@ class Calls(Gateways):
         self.assertEqual(len(answers), 4)  # two holds, a settlement, and a cancellation
         self.assertTrue(all(answer["repeated"] for answer in answers), answers)
         self.assertEqual(self.spent(), (57, 57))
+
+    def test_a_hold_whose_answer_is_lost_is_cancelled_if_its_repetition_is_denied(self):
+        pace = '      - { name: pace, key: "{header.x-team}", algorithm: gcra, limit: 1, per: 1h, cost: 1 }\n'
+        self.start_gateway(replaced(RULES, ("    limits:\n", "    limits:\n" + pace)))
+        post, checked = llm_gateway.post, []
+
+        def lossy(address, path, body):
+            connection, answer = post(address, path, body)
+            if path == "/v1/check" and "id" in body:
+                checked.append(answer.status)
+                if len(checked) == 1:
+                    connection.close()
+                    raise ConnectionResetError("the answer is lost")
+            return connection, answer
+
+        with unittest.mock.patch.object(llm_gateway, "post", lossy):
+            self.assertEqual(self.ask("3 words about tea").status, 429)
+        self.assertEqual(checked, [200, 429])
+        target = "/v1/keys?rule=models&limit=team&header.x-team=search"
+        (team,) = self.sluice.admin_request("GET", target).json["limits"]
+        self.assertEqual((team["spent"], team["held"]), (0, 0))
 
     def test_a_gateway_that_dies(self):
         self.start_gateway()
