@@ -76,8 +76,8 @@ class RuleDecider {
   const RuleAnswer& settle(const RuleSet& rules, const AttributeSource& attributes,
                            const RequestCosts& reserved, const RequestCosts& actual,
                            std::optional<Instant> now = {}, const Rule* rule = nullptr);
-  // Decides several parts by the rules of one domain. Each part is matched separately; the limits
-  // of all are one all-or-nothing request, and the answer has them in the order of the parts.
+  // Decides parts by the rules of one domain, each matched separately. Their limits are one
+  // all-or-nothing request, answered in this order. A part of cost 0 without an id takes nothing.
   const RuleAnswer& decide_parts(const RuleSet& rules, std::string_view domain,
                                  std::span<const RequestPart> parts,
                                  std::optional<Instant> now = {}, Action action = Verb::kTake);

@@ -214,6 +214,15 @@ TEST_F(RuleCosts, PartsHaveCostsOfTheirOwn) {
   EXPECT_EQ(used(), (Units{2, 45}));
 }
 
+TEST_F(RuleCosts, APartOfNoUnitsTakesNothing) {
+  use_limits({"name: requests, cost: 1", "name: tokens, cost: '{u}'"});
+  const Attributes attributes{{"u", "10"}};
+  const LimitCost tokens{"tokens", 4};
+  const RequestPart parts[] = {{&attributes, 0}, {&attributes, {0, {&tokens, 1}}}};
+  EXPECT_TRUE(decider_.decide_parts(*rules_, "default", parts, kNow).decision);
+  EXPECT_EQ(used(), (Units{0, 4}));
+}
+
 TEST_F(RuleCosts, AResetNeedsNoCost) {
   use_limits({"name: a, cost: '{u}', on_missing: deny"});
   ask({{"u", "10"}});

@@ -392,8 +392,11 @@ Reason RuleDecider::Impl::find_cost(const NamedLimit& of, const rules::CompiledL
     found_cost = 0;
     return Reason::kOk;
   }
-  // Who calls with parts and an id knows the amount, whatever the cost is read from.
-  if (request_.domain != nullptr && costs.id != nullptr && holds_amounts(limit.limit.algorithm())) {
+  // Who calls with parts and an id knows the amount, whatever the cost is read from; so does who
+  // calls with a part of no units, which only looks.
+  const bool is_amount =
+      costs.id != nullptr ? holds_amounts(limit.limit.algorithm()) : costs.units == 0;
+  if (request_.domain != nullptr && is_amount) {
     found_cost = costs.units;
     return Reason::kOk;
   }

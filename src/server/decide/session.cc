@@ -308,7 +308,9 @@ const RuleAnswer& Session::decide_parts(std::string_view domain, std::span<const
   if (action.verb == Verb::kSettle) return reported(answer);
   if (!counts(action.verb)) return answer;
   record(answer, parts);
-  for (const RequestPart& part : parts) keep(*part.attributes, part.costs, answer.decision.outcome);
+  for (const RequestPart& part : parts) {
+    if (part.costs.units > 0) keep(*part.attributes, part.costs, answer.decision.outcome);
+  }
   return answer;
 }
 

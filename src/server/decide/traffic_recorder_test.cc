@@ -80,7 +80,7 @@ TEST_F(TrafficRecorderTest, WritesWhatRulesReadAndWhatTheyDecided) {
 
 TEST_F(TrafficRecorderTest, WritesEachPartOfARequestAndNothingThatDoesNotTake) {
   const Attributes a{{"path", "/a"}}, b{{"path", "/b"}};
-  const RequestPart parts[] = {{&a, 1}, {&b, 2}};
+  const RequestPart parts[] = {{&a, 1}, {&b, 2}, {&a, 0}};
   const auto lines = recorded([&](Session& session) {
     session.decide({a, {}, Verb::kPeek});
     session.decide({a, {}, Verb::kRefund});

@@ -483,6 +483,36 @@ TEST_F(ServiceTest, NativeRulesPeekAndRefund) {
   EXPECT_EQ(ask(request).overall_code(), RateLimitResponse::OK);
 }
 
+constexpr std::string_view kCalls = R"(
+version: 1
+domain: calls
+rules:
+  - name: calls
+    limits: [ { name: calls, key: "{user}", algorithm: fixed_window, limit: 2, per: 60s, cost: 1 } ]
+)";
+
+TEST_F(ServiceTest, ADescriptorOfNoHitsLooksAtLimitsWithACostOfTheirOwn) {
+  open(kEnvoy, kCalls);
+  const auto ask_with_hits = [this](std::uint64_t hits, bool gives_back = false) {
+    auto request = request_of("calls", {"user=a"});
+    request.mutable_descriptors(0)->mutable_hits_addend()->set_value(hits);
+    request.mutable_descriptors(0)->set_is_negative_hits(gives_back);
+    const RateLimitResponse response = ask(request);
+    EXPECT_EQ(response.overall_code(), RateLimitResponse::OK);
+    return response.statuses(0).limit_remaining();
+  };
+  EXPECT_EQ(ask_with_hits(0), 2U);
+  EXPECT_EQ(ask_with_hits(1), 1U);
+  EXPECT_EQ(ask_with_hits(0, true), 1U) << "gives nothing back";
+  EXPECT_EQ(ask_with_hits(1), 0U);
+  EXPECT_EQ(ask_with_hits(0), 0U) << "is never over its limit";
+  auto request = request_of("calls", {"user=a", "user=b"});
+  request.mutable_descriptors(1)->set_is_negative_hits(true);
+  const RateLimitResponse denied = ask(request);
+  EXPECT_EQ(denied.overall_code(), RateLimitResponse::OVER_LIMIT);
+  EXPECT_EQ(denied.statuses(1).limit_remaining(), 2U) << "only reads after a denial";
+}
+
 TEST_F(ServiceTest, UsesNoRulesOfOtherDomains) {
   open(kEnvoy, kNative);
   for (int i = 0; i < 3; ++i) {
