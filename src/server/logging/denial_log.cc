@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "limiter/answer.h"
 #include "server/logging/log.h"
 #include "server/logging/log_line.h"
 
@@ -117,7 +118,9 @@ void DenialLog::write_near(const LimitAnswer& limit) {
   std::vector<LogField> fields = named(limit.rule->name, limit.limit->name, shown);
   fields.emplace_back("capacity", decision.capacity);
   fields.emplace_back("remaining", decision.remaining);
-  fields.emplace_back("reset_after_ms", milliseconds_up(decision.reset_after));
+  if (is_ever_full(limit.numbers, decision)) {
+    fields.emplace_back("reset_after_ms", milliseconds_up(decision.reset_after));
+  }
   if (suppressed > 0) fields.emplace_back("suppressed", suppressed);
   log_.write_all(LogLevel::kInfo, "near", fields);
 }

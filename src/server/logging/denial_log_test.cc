@@ -133,6 +133,15 @@ TEST_F(Denials, NameTheTraceIfItIsValid) {
                                 line}));
 }
 
+TEST_F(Denials, GiveNoTimeOfABudgetThatDoesNotRenew) {
+  LimitAnswer limit = near("c|u1", {}, "u1");
+  limit.numbers = budget(10).never();
+  limit.decision.reset_after = std::chrono::hours{24 * 365};
+  EXPECT_EQ(
+      lines({}, [&](DenialLog& denials) { denials.report_near(limit); }),
+      (std::vector<std::string>{"near rule=order limit=user key=u1 capacity=10 remaining=1"}));
+}
+
 TEST_F(Denials, ReportAKeyNearALimitOncePerWindow) {
   EXPECT_EQ(lines({},
                   [&](DenialLog& denials) {
