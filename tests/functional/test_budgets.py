@@ -168,6 +168,14 @@ class Budgets(ServerTest):
             self.assertEqual((status, settled.get("repeated", False)), (200, repeated))
         self.assertEqual(self.left("key"), [99, LARGEST - 40, 960])
 
+    def test_an_idempotency_key_does_not_make_a_report_safe(self):
+        report = {"attributes": self.attributes("key"), "status": 401}
+        for sent in (report, [report, report]):
+            status, problem = self.post("/v1/report", sent, **{"Idempotency-Key": "report"})
+            self.assertEqual(status, 400, problem)
+            self.assertIn("Idempotency-Key does not make a report safe to repeat", problem["detail"])
+            self.assertEqual(self.post("/v1/report", sent)[0], 200)
+
     def test_holds_of_a_limit_in_the_request(self):
         limit = {"key": "k", "algorithm": "budget", "limit": 100, "per": "never"}
         status, held = self.post("/v1/check", {"limit": limit, "id": "a", "hold_ms": 1000, "cost": 70})

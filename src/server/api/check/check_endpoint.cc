@@ -322,6 +322,8 @@ constexpr std::string_view kJson = "application/json";
 constexpr std::string_view kUnsafeSettlement =
     "the header Idempotency-Key does not make a settlement without \"id\" safe to repeat; "
     "expected \"id\", that of the hold or a new one, or no such header";
+constexpr std::string_view kUnsafeReport =
+    "the header Idempotency-Key does not make a report safe to repeat; expected no such header";
 constexpr std::string_view kNoWaiting =
     "at wait_ms: this server lets no request wait; expected bounds.waiting above 0 in its "
     "configuration";
@@ -446,7 +448,7 @@ void CheckEndpoint::handle(CheckKind kind, const http::Request& request, bool ma
   text_.clear();
   key_buffers_.clear();
   client_ = request.descriptor;
-  const bool reads_key = kind == CheckKind::kCheck || kind == CheckKind::kSettle;
+  const bool reads_key = kind != CheckKind::kCancel && kind != CheckKind::kExtend;
   key_ = reads_key ? find_header(request.fields, "idempotency-key", key_buffers_) : std::nullopt;
   const auto end = [](CheckEndpoint* of) {
     of->sleep_.reset();
@@ -457,6 +459,9 @@ void CheckEndpoint::handle(CheckKind kind, const http::Request& request, bool ma
   const auto pass = [&](const CheckRequest& one, bool alone) {
     if (response.content_type.empty()) answer(kind, one, alone, response);
   };
+  if (key_ && kind == CheckKind::kReport) {
+    return refuse_request(response, {400, std::string(kUnsafeReport)});
+  }
   std::string error;
   if (key_ && kind == CheckKind::kSettle) {
     // No settlement of an array is done if one of them is refused.
