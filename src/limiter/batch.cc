@@ -534,7 +534,24 @@ Decision Batch::ask_once(Store& store, Action action, Indices indices) {
   }
   if (!answers_each(said)) return answer_all(said, indices);
   for (const std::size_t i : indices) narrow(i);
+  if (action.verb == Verb::kCharge || action.verb == Verb::kRefund) {
+    said = without_unasked(said, indices);
+  }
   return said;
+}
+
+// Returns the answer without budgets in a row that a charge or a refund has not asked: without an
+// id, it counts in the first of them, and in later ones that have a cost of their own.
+Decision Batch::without_unasked(const Decision& said, Indices indices) {
+  bool any = false;
+  answers_.clear();
+  for (const std::size_t i : indices) {
+    const Charge& charge = charges_[i];
+    const bool is_asked = !charge.alternative || charge.permit != nullptr || charge.cost > 0;
+    if (!is_asked) any = decisions_[i].passed_over = true;
+    answers_.push_back(decisions_[i]);
+  }
+  return any ? combine(answers_) : said;
 }
 
 Decision Batch::ask_several(Store& store, Action action, Indices indices) {

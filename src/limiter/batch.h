@@ -208,6 +208,7 @@ class Batch {
   Decision ask_for_nothing(Store& store, Indices indices);
   Decision ask_once(Store& store, Action action, Indices indices);
   Decision ask_several(Store& store, Action action, Indices indices);
+  Decision without_unasked(const Decision& said, Indices indices);
   Decision answer_all(const Decision& decision, Indices indices);
   Decision fall_back(Reason failed, Action action, Indices indices);
   Decision by_policy(const Entry& entry, Reason failed, const Decision& allowed) const noexcept;

@@ -193,6 +193,24 @@ TEST_F(Overflow, WithoutAnIdWhatIsDoneCountsInTheFirst) {
   EXPECT_EQ(left(), "100 50 ");
 }
 
+TEST_F(Overflow, WithoutAnIdTheLaterOnesArePassedOver) {
+  use(kMonth + ", warn: 80%,\n        overflow: { name: credits, " + kKey +
+      "limit: 50, per: never }");
+  ask(50, {Verb::kTake}, "", std::array<LimitCost, 2>{{{"month", 200}, {"credits", 50}}});
+  for (const Verb verb : {Verb::kCharge, Verb::kRefund}) {
+    const RuleAnswer& answer = ask(1, verb);
+    EXPECT_TRUE(answer.limits[1].decision.passed_over);
+    EXPECT_FALSE(answer.limits[1].near) << "credits have nothing left, and are not charged";
+    EXPECT_EQ(answer.decision.capacity, 100u) << "of the one that is charged";
+    EXPECT_EQ(charged(answer), "month");
+  }
+  const LimitCost own{"credits", 5};
+  const RuleAnswer& named = ask(1, Verb::kRefund, "", {&own, 1});
+  EXPECT_FALSE(named.limits[1].decision.passed_over) << "it has a cost of its own";
+  EXPECT_EQ(left(), "100 5 ");
+  EXPECT_FALSE(ask(0, Verb::kReset).limits[1].decision.passed_over);
+}
+
 TEST_F(Overflow, ACostThatIsGivenForTheFirstIsThatOfTheRow) {
   const LimitCost cost{"month", 200};
   EXPECT_EQ(ask(1, Verb::kTake, "", {&cost, 1}).decision.reason, Reason::kNever);
