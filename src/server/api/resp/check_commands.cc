@@ -248,7 +248,10 @@ void put_answer(Reply& reply, const RuleAnswer& answer, bool with_taken, std::st
     return limit.decision.reset_after == answer.decision.reset_after &&
            !is_ever_full(limit.numbers, limit.decision);
   };
-  put_decision(reply, answer.decision, !answer.limits.empty() && has_numbers(answer.decision),
+  const bool has_enforced = std::ranges::any_of(answer.limits, [](const LimitAnswer& limit) {
+    return limit.rule->mode == RuleMode::kEnforce;
+  });
+  put_decision(reply, answer.decision, has_enforced && has_numbers(answer.decision),
                std::ranges::none_of(answer.limits, is_tightest_and_never_full));
   if (charged != nullptr) reply.member("charged", charged->limit->name);
   if (degraded) put_degraded(reply, degrade_headers(answer));

@@ -361,6 +361,7 @@ TEST(Check, AShadowRuleIsReportedAsOne) {
   const std::string reply = handler.ask({"RL.CHECK", "*", "path", "/trial"});
   EXPECT_EQ(value_of(reply, "outcome"), "allowed");
   EXPECT_EQ(value_of(reply, "reason"), "shadow");
+  EXPECT_EQ(value_of(reply, "remaining"), "$-1") << "of the limits that can deny";
   EXPECT_EQ(value_of(reply, "mode"), "shadow");
 }
 
