@@ -97,7 +97,7 @@ final class RateLimitAdvisor extends StaticMethodMatcherPointcutAdvisor
     answer.orThrow(limit.rule(), limit.message());
     if (answer.isDecided() && answer.limit() < 0 && method.key() != null
         && method.warned().compareAndSet(false, true)) {
-      LOG.warn("@RateLimit of " + method.method() + ": no limit of the rule \"" + limit.rule()
+      LOG.warn("@RateLimit of " + method.method() + ": no enforced limit of the rule \"" + limit.rule()
           + "\" applied. Does one of them read the attribute \"" + limit.attribute() + "\"?");
     }
     return answer;

@@ -122,18 +122,24 @@ public final class SluiceClient implements DisposableBean {
         .publishOn(Schedulers.parallel()); // the thread of the connection must read replies
   }
 
-  /** Late replies and errors of Sluice are replies, too: they show that the connection works. */
+  /**
+   * Late replies and errors of Sluice are replies, too: they show that the connection works. A permit
+   * is released before the reply is passed on: nobody would release it when the request ends.
+   */
   private CompletableFuture<List<Object>> send(StatefulRedisConnection<String, String> open,
       Command command, CommandArgs<String, String> arguments) {
     firstSend.compareAndSet(NOTHING_SENT, System.nanoTime());
     CompletableFuture<List<Object>> answer = open.async()
         .dispatch(command, new ArrayOutput<>(StringCodec.UTF8), arguments).toCompletableFuture();
-    answer.whenComplete((reply, error) -> {
+    return answer.whenComplete((reply, error) -> {
       if (error == null || error instanceof RedisCommandExecutionException) {
         firstSend.set(NOTHING_SENT);
       }
-    });
-    return answer.copy(); // a request that is too late cancels only the copy
+      if (error == null && values(reply).get("permit") instanceof String permit) {
+        open.async().dispatch(Command.RELEASE, new ArrayOutput<>(StringCodec.UTF8),
+            new CommandArgs<>(StringCodec.UTF8).add(permit));
+      }
+    }).copy(); // a request that is too late cancels only the copy
   }
 
   private synchronized CompletableFuture<StatefulRedisConnection<String, String>> connection() {
@@ -173,15 +179,24 @@ public final class SluiceClient implements DisposableBean {
 
   /** The reply of RL.CHECK: names and values, and the same for each limit in `limits`. */
   private static Decision checked(List<Object> reply) {
-    Map<Object, Object> values = new HashMap<>();
-    for (int i = 0; i + 1 < reply.size(); i += 2) {
-      values.put(reply.get(i), reply.get(i + 1));
+    Map<Object, Object> values = values(reply);
+    if (values.containsKey("permit")) {
+      throw new IllegalStateException("a limit of the rule \"" + values.get("rule")
+          + "\" counts concurrent requests, which this library cannot");
     }
     boolean allowed = "allowed".equals(values.get("outcome"));
     return new Decision(allowed, (String) values.get("reason"), number(values.get("limit"), -1),
         number(values.get("remaining"), -1), time(values.get("reset_after_ms")),
         time(values.get("retry_after_ms")),
         Duration.ofMillis(number(values.get("delay_ms"), 0)));
+  }
+
+  private static Map<Object, Object> values(List<Object> reply) {
+    Map<Object, Object> values = new HashMap<>();
+    for (int i = 0; i + 1 < reply.size(); i += 2) {
+      values.put(reply.get(i), reply.get(i + 1));
+    }
+    return values;
   }
 
   /** The reply of CL.THROTTLE: limited, limit, remaining, seconds until retry or -1, until full. */
@@ -202,7 +217,7 @@ public final class SluiceClient implements DisposableBean {
   }
 
   private enum Command implements ProtocolKeyword {
-    CHECK("RL.CHECK"), THROTTLE("CL.THROTTLE");
+    CHECK("RL.CHECK"), RELEASE("RL.RELEASE"), THROTTLE("CL.THROTTLE");
 
     private final byte[] bytes;
 

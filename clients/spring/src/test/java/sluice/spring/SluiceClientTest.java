@@ -96,6 +96,22 @@ class SluiceClientTest {
   }
 
   @Test
+  void aShadowRuleHasNoNumbers() {
+    client.check("trial", Map.of()).block();
+    Decision decision = client.check("trial", Map.of()).block();
+    assertThat(decision.reason()).isEqualTo("shadow");
+    assertThat(decision.headers()).isEmpty();
+  }
+
+  @Test
+  void aPermitIsReleasedAndOnFailureDecides(CapturedOutput output) {
+    for (int i = 0; i < 3; i++) {
+      assertThat(client.check("export", Map.of()).block()).isEqualTo(Decision.unavailable(true));
+    }
+    assertThat(output).contains("export").contains("counts concurrent requests");
+  }
+
+  @Test
   void limitsInTheArgumentsDecideLikeRedisCell() {
     Decision first = client.throttle("k", 1, 1, 60).block();
     assertThat(first).isEqualTo(new Decision(true, "ok", 2, 1,

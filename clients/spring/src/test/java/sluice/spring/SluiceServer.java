@@ -32,6 +32,13 @@ final class SluiceServer implements AutoCloseable {
         - name: queue
           match: { path: /queue }
           limits: [ { algorithm: leaky_bucket, mode: queue, limit: 20, per: 1s, burst: 5 } ]
+        - name: trial
+          match: { path: /trial }
+          mode: shadow
+          limits: [ { algorithm: fixed_window, limit: 1, per: 1h } ]
+        - name: export
+          match: { path: /export }
+          limits: [ { algorithm: concurrency, limit: 1, lease: 1h } ]
       """;
 
   final int port;
