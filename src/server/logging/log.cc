@@ -222,12 +222,17 @@ void Log::run() noexcept {
 void Log::write_waiting(const std::string& line) {
   if (const std::uint64_t lost = dropped(); lost != reported_) {
     const LogField lines("lines", lost - reported_);
-    if (write_bytes(log_line(options_.json, date_.now(), LogLevel::kWarning, "log lines dropped",
-                             {&lines, 1}))) {
+    if (write_line(log_line(options_.json, date_.now(), LogLevel::kWarning, "log lines dropped",
+                            {&lines, 1}))) {
       reported_ = lost;
     }
   }
-  if (!write_bytes(line)) count_dropped();
+  if (!write_line(line)) count_dropped();
+}
+
+// A full disk may have taken only a part of the line before.
+bool Log::write_line(std::string_view line) noexcept {
+  return (!is_cut_ || write_bytes("\n")) && write_bytes(line);
 }
 
 bool Log::write_bytes(std::string_view text) noexcept {
@@ -235,7 +240,9 @@ bool Log::write_bytes(std::string_view text) noexcept {
     if (!wait_for_reader()) return false;
     const auto written = ::write(descriptor_, text.data(), std::min(text.size(), kPiece));
     if (written < 0 && errno != EINTR && errno != EAGAIN) return false;
-    if (written > 0) text.remove_prefix(static_cast<std::size_t>(written));
+    if (written <= 0) continue;
+    is_cut_ = text[static_cast<std::size_t>(written) - 1] != '\n';
+    text.remove_prefix(static_cast<std::size_t>(written));
   }
   return true;
 }

@@ -159,6 +159,7 @@ class Log {
   void count_dropped() noexcept { dropped_.fetch_add(1, std::memory_order_relaxed); }
   void run() noexcept;
   void write_waiting(const std::string& line);
+  bool write_line(std::string_view line) noexcept;
   bool write_bytes(std::string_view text) noexcept;
   bool wait_for_reader() const noexcept;
 
@@ -172,7 +173,8 @@ class Log {
   bool ending_ = false;
   LineRate refusals_{kRefusals};
   std::atomic<std::uint64_t> dropped_{0};
-  std::uint64_t reported_ = 0;                     // of these; the thread's own
+  std::uint64_t reported_ = 0;                     // of these; the thread's own, as the next
+  bool is_cut_ = false;                            // what was written is no whole line
   std::atomic<Instant> deadline_{Instant::max()};  // to write the last lines
   std::thread thread_;
 };

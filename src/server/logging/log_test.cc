@@ -1,9 +1,14 @@
 #include "server/logging/log.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
+#include <fstream>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -226,6 +231,33 @@ TEST(Log, CountsLinesWhoseReaderWentAway) {
   log.info("a");
   testing::wait_until("the line is dropped", [&] { return log.dropped() > 0; });
   EXPECT_EQ(log.dropped(), 1U);
+}
+
+// The limit of the size of a file has the effect of a full disk.
+TEST(Log, BeginsALineAfterOneThatTheDiskHasCut) {
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const std::string path = ::testing::TempDir() + "log" + std::to_string(::getpid());
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  ASSERT_GE(file, 0);
+  {
+    const testing::ManualClock clock{Instant{}};
+    Log log(LogOptions{}, file, clock);
+    const rlimit full{40, before.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &full), 0);
+    log.info("first", {{"value", std::string(200, 'x')}});
+    testing::wait_until("the line is dropped", [&] { return log.dropped() > 0; });
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+    log.info("next");
+  }
+  ::close(file);
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  ::unlink(path.c_str());
+  const std::string date = "1970-01-01T00:00:00.000Z ";
+  EXPECT_EQ(text.str(), date + "info first valu\n" + date + "warning log lines dropped lines=1\n" +
+                            date + "info next\n");
 }
 
 }  // namespace
