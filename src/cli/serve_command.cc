@@ -28,8 +28,9 @@ also reloads rules when their files change. On SIGTERM, SIGINT and SIGPWR it sto
 connections, finishes open requests and exits with status 0. It logs SIGUSR1, SIGUSR2, SIGALRM,
 SIGIO, SIGPROF, SIGVTALRM and real-time signals, which have no effect.
 
-Exit status: 0 stopped by a signal; 1 the server could not start, or could not save its
-counters or overrides at the end; 2 wrong usage.
+Exit status: 0 stopped by a signal or replaced (drain.handover); 1 the server could not start, or
+could not save its counters, ledger or overrides at the end; 2 wrong usage; 3 it was replaced and
+could not save them.
 
 Examples:
   sluice serve --rules rules.yaml
@@ -113,7 +114,7 @@ int serve(const ServeFlags& flags) {
   };
   const auto served = server::serve(config, on_ready);
   if (!served) throw Failed(served.error());
-  return *served ? 0 : kFailed;
+  return *served;
 }
 
 }  // namespace

@@ -7,7 +7,7 @@ import threading
 import time
 import unittest
 
-from harness import PATIENCE, Raw, ServerTest, Sluice, binary, free_port, request, wait_for
+from harness import PATIENCE, ROOT, Raw, ServerTest, Sluice, binary, free_port, request, wait_for
 from resp_harness import Resp
 
 RULES = """
@@ -378,6 +378,20 @@ class Snapshots(ServerTest):
         self.file.with_name("counters.tmp").mkdir()
         self.assertEqual(server.stop(), 1)
         self.assertIn("error the counters were not saved", server.log())
+
+    def test_a_server_that_is_replaced_is_not_started_again_if_it_cannot_save(self):
+        config = {"listen": {"http": f"127.0.0.1:{free_port()}"},
+                  "drain": {"handover": str(self.folder() / "handover.sock")},
+                  "memory": {"snapshot": str(self.file), "snapshot_interval": "0s"}}  # fmt: skip
+        old = Sluice(self.folder(), RULES, config)
+        self.addCleanup(old.kill)
+        self.file.with_name("counters.tmp").mkdir()
+        new = Sluice(self.folder(), RULES, config)
+        self.addCleanup(new.kill)
+        self.assertEqual(old.wait(), 3)
+        self.assertIn("error the counters were not saved", old.log())
+        self.assertIn("\nRestartPreventExitStatus=3\n", (ROOT / "deploy/systemd/sluice.service").read_text())
+        self.assertEqual(new.stop(), 1)
 
 
 if __name__ == "__main__":

@@ -409,7 +409,7 @@ class Server {
   Status open();
   std::string ready_line() const { return front_ends_.ready_line(); }
   std::string hint() const;
-  bool run();
+  int run();
 
  private:
   AdminEndpoint admin_parts();
@@ -474,6 +474,7 @@ class Server {
   boost::asio::steady_timer shutdown_timer_{main_.context()};
   bool is_ending_ = false;
   bool was_told_to_end_ = false;  // by a signal
+  bool has_handed_over_ = false;
   Handover handover_{main_.context(), log_, [this] { return descriptors_to_give(); },
                      [this] { hand_over(); }, [this] { return stores_->snapshot_lock() >= 0; }};
   // Destroyed first, because the metrics borrow the other members.
@@ -689,7 +690,7 @@ void Server::follow_shared_overrides() {
   overrides_->follow(main_.context(), on_trouble, on_lost);
 }
 
-bool Server::run() {
+int Server::run() {
   if (otlp_) otlp_->start();
   for (Loop& loop : loops_) loop.start();
   if (const std::string page = front_ends_.live_page(); !page.empty()) {
@@ -714,7 +715,8 @@ bool Server::run() {
   // From here on, a signal does not end the process with the signal's status, when nobody waits for
   // signals any more. Any other thread that is left blocks all signals.
   block_signals();
-  return overrides && counters;
+  if (overrides && counters) return 0;
+  return has_handed_over_ ? kLostAtHandover : kLostAtEnd;
 }
 
 void Server::wait_for_signal() {
@@ -852,6 +854,7 @@ void Server::hand_over() {
   main_.stop_accepting(net::Queued::kLeave, [] {});
   events_.end();
   is_ending_ = true;
+  has_handed_over_ = true;
   log_.info("handed over", {{"connections", front_ends_.connections()}});
   front_ends_.keep_unix_sockets();
   close_listeners(net::Queued::kLeave);
@@ -928,7 +931,7 @@ void Server::stop() {
 
 }  // namespace
 
-Expected<bool> serve(
+Expected<int> serve(
     const Config& config,
     const std::function<void(const std::string& ready_line, const std::string& hint)>& on_ready) {
   auto rules = ServerRules::open(config);

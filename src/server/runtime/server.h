@@ -31,10 +31,16 @@ std::size_t raise_descriptor_limit() noexcept;
 // Returns how many descriptors are open, or 0 if /proc is not mounted.
 std::size_t count_open_descriptors();
 
+inline constexpr int kLostAtEnd = 1;
+// A service manager must not start it again (RestartPreventExitStatus in sluice.service): it would
+// take over from its successor, which would lose its counters as well, and so on.
+inline constexpr int kLostAtHandover = 3;
+
 // `sluice serve`: the listeners, their event loops, the rules and their reloading, and the
 // shutdown. Reads the rules, listens, calls `on_ready`, and serves until a signal ends the server.
-// Returns false if counters or overrides were not saved, which the log explains. Errors: why it did
-// not start, one line for each problem.
+// Returns the exit status: 0; or if counters, the ledger or overrides were not saved, which the log
+// explains, kLostAtEnd, or kLostAtHandover if another server has taken over. Errors: why it did not
+// start, one line for each problem.
 //
 // `ready_line` is "ready http=127.0.0.1:8080 grpc=off resp=off admin=127.0.0.1:6070". `hint` is
 // what to know and to try if no rules were given; else an empty text.
@@ -45,7 +51,7 @@ std::size_t count_open_descriptors();
 // the real-time signals are logged and have no effect; SIGXFSZ is ignored, so that a write to a
 // file that is as long as it may be fails. Call it once at a time, because it handles the process's
 // signals.
-Expected<bool> serve(
+Expected<int> serve(
     const Config& config,
     const std::function<void(const std::string& ready_line, const std::string& hint)>& on_ready);
 
