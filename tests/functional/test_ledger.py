@@ -298,6 +298,28 @@ class Ledger(Calls, ServerTest):
             self.assertEqual(self.entries()[-1]["spent_after"], 12 if with_snapshot else 5)
             self.verify()
 
+    def test_servers_that_end_before_their_predecessor_write_their_entries(self):
+        config = {"listen": {"http": f"127.0.0.1:{free_port()}"}, "bounds": {"body_timeout": "600s"},
+                  "drain": {"handover": str(self.folder() / "handover.sock"), "timeout": "600s"}}  # fmt: skip
+        old = self.start_server(config)
+        self.post(old, "/v1/check", tokens=7)
+        with Raw(old.http) as client:
+            client.send("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n"
+                        "Expect: 100-continue\r\n\r\n")  # fmt: skip
+            self.assertIn(b" 100 ", client.reader.readline())
+            servers = [old]
+            for tokens in (5, 3):
+                servers.append(self.start_server(config, folder=self.home))
+                wait_for(lambda: "handed over" in servers[-2].log(), what="the handover")
+                self.post(servers[-1], "/v1/check", tokens=tokens)
+            servers[-1].signal(signal.SIGTERM)
+            for server in servers[1:]:
+                wait_for(lambda one=server: "stopped" in one.log(), what="its last connection")
+        self.assertEqual([server.wait() for server in servers], [0, 0, 0])
+        self.assertEqual([line["kind"] for line in self.lines()], 3 * ["start", "take", "take", "stop"])
+        self.assertEqual([line["spent"] for line in self.entries()], [7, 7, 5, 5, 3, 3])
+        self.verify()
+
     def test_goes_on_in_another_file_after_a_rotation(self):
         server = self.start_server()
         self.post(server, "/v1/check", tokens=7)
@@ -312,6 +334,22 @@ class Ledger(Calls, ServerTest):
         usage = request(self.start_server(folder=self.home).admin, "GET", "/v1/usage?limit=org").json
         self.assertEqual((usage["total"], usage["gap"]), (8, True))
         self.assertEqual(self.entries()[-1]["spent_after"], 15)
+
+    def test_goes_on_in_another_file_after_a_rotation_before_a_handover(self):
+        home = self.folder()
+        config = {"listen": {"http": f"127.0.0.1:{free_port()}"},
+                  "drain": {"handover": str(home / "handover.sock")},
+                  "memory": {"snapshot": str(home / "counters")},
+                  "ledger": {"to": f"file:{home / 'ledger.jsonl'}", "flush": "1m"}}  # fmt: skip
+        old = self.start_server(config, folder=home)
+        self.post(old, "/v1/check", tokens=7)
+        os.rename(self.file, f"{self.file}.1")
+        new = self.start_server(config, folder=home)
+        self.assertEqual(old.wait(), 0)
+        self.post(new, "/v1/check", tokens=5)
+        self.assertEqual(new.stop(), 0)
+        self.assertEqual([line["spent_after"] for line in self.entries()], [7, 7, 12, 12])
+        self.verify(f"{self.file}.1", self.file)
 
     def test_a_full_disk_stops_no_decision(self):
         def limit():

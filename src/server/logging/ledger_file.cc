@@ -1,5 +1,6 @@
 #include "server/logging/ledger_file.h"
 
+#include <poll.h>
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -40,10 +41,19 @@ bool LedgerFile::lock() noexcept {
   return has_lock_ = ::flock(file_.descriptor(), LOCK_EX | LOCK_NB) == 0;
 }
 
+bool LedgerFile::may_write() noexcept {
+  pollfd end{predecessor_.get(), POLLIN, 0};
+  const bool has_ended = end.fd < 0 || ::poll(&end, 1, 0) > 0;
+  return has_lock_ || (has_ended && lock());
+}
+
+// After a rename, the file at the path is a new one, in which a predecessor goes on: the lock is
+// left to it.
 Status LedgerFile::open(bool succeeds) {
   std::string failure = file_.open();
   if (failure.empty() && lock()) {
     failure = read_end();
+    if (succeeds && ::flock(file_.descriptor(), LOCK_UN) == 0) has_lock_ = is_read_ = false;
   } else if (failure.empty() && !succeeds) {
     failure = "another server writes the ledger " + options_.file +
               "; expected a file for each server, or drain.handover to replace that server";
@@ -95,17 +105,19 @@ std::string LedgerFile::read_end() {
   return {};
 }
 
-void LedgerFile::start(std::optional<Instant> restored) {
+void LedgerFile::start(std::optional<Instant> restored, detail::FileDescriptor predecessor) {
+  predecessor_ = std::move(predecessor);
   start_.kind = "start";
   start_.version = SLUICE_VERSION;
   start_.restored = restored;
   thread_ = std::thread([this] { run(); });
 }
 
-bool LedgerFile::stop() {
+bool LedgerFile::stop(std::chrono::milliseconds patience) {
   {
     const std::lock_guard lock(mutex_);
     is_stopped_ = true;
+    patience_ = patience;
   }
   wake_.notify_all();
   if (thread_.joinable()) thread_.join();
@@ -194,7 +206,7 @@ std::string LedgerFile::write_part() {
 
 std::string LedgerFile::write_all() {
   // A predecessor ends first; but a file that was lost to another process stays lost.
-  if (!has_lock_ && !lock()) {
+  if (!may_write()) {
     return failure_.empty() ? std::string() : file_.failure(kOtherWriter);
   }
   if (!is_read_) {
@@ -291,6 +303,10 @@ void LedgerFile::run() {
     lock.lock();
   }
   lock.unlock();
+  for (auto left = patience_; !may_write() && left.count() > 0; left -= kBetweenTries) {
+    std::this_thread::sleep_for(kBetweenTries);
+  }
+  flush();
   flush();  // what has arrived while an earlier write had failed
   auto failure = has_lock_ ? failure_ : std::string(kOtherWriter);
   if (failure.empty()) failure = write_line({.kind = "stop"});

@@ -30,7 +30,8 @@ struct LedgerOptions {
 // them every `flush`, so that a slow disk never delays a decision. Lines that cannot be written
 // wait, in at most 2 * kMostBytes; entries beyond that are counted, and a line says how many are
 // missing. A new file begins if somebody has renamed or removed it. One process at a time writes
-// the file, of which it holds the lock.
+// the file, of which it holds the lock. A process that succeeds another one writes nothing before
+// that one has ended, so several write in their order.
 //
 // Thread-safety: add() and stats() from any thread; the rest from one, start() once.
 // Ownership: borrows the log and the clock.
@@ -39,17 +40,20 @@ class LedgerFile final : public Ledger {
   static constexpr std::size_t kMostBytes = std::size_t{32} << 20;
 
   LedgerFile(LedgerOptions options, Log& log, const Clock& date = SystemClock::instance());
-  ~LedgerFile() override { stop(); }
+  ~LedgerFile() override { stop({}); }
   LedgerFile(const LedgerFile&) = delete;
   LedgerFile& operator=(const LedgerFile&) = delete;
 
   // Opens the file. Errors: it cannot be written, is no ledger, or another process writes it,
   // unless this one `succeeds` that process and waits for its end. One line.
   Status open(bool succeeds);
-  // Begins to write, of counters that were saved at an instant, or of new ones.
-  void start(std::optional<Instant> restored);
-  // Writes what waits, and that the server has stopped. Returns whether the file has all of it.
-  bool stop();
+  // Begins to write, of counters that were saved at an instant, or of new ones; not before the end
+  // of the predecessor (pidfd_open), if there is one.
+  void start(std::optional<Instant> restored,
+             detail::FileDescriptor predecessor = detail::FileDescriptor());
+  // Writes what waits, and that the server has stopped. Waits for a predecessor, at most for
+  // `patience`. Returns whether the file has all of it.
+  bool stop(std::chrono::milliseconds patience);
   // Cost: a copy under a lock that is held briefly.
   void add(const LedgerEntry& entry) noexcept override;
 
@@ -62,6 +66,7 @@ class LedgerFile final : public Ledger {
 
  private:
   bool lock() noexcept;
+  bool may_write() noexcept;
   std::string read_end();
   std::string follow_file();
   std::string write_line(LedgerLine line);
@@ -76,6 +81,7 @@ class LedgerFile final : public Ledger {
   Log& log_;
   const Clock& date_;
   LineFile file_;
+  detail::FileDescriptor predecessor_;
   LedgerLine start_;  // what the next file begins with
   bool has_lock_ = false;
   bool is_read_ = false;       // the end of the file, which is that of a ledger
@@ -96,6 +102,7 @@ class LedgerFile final : public Ledger {
   std::uint64_t added_ = 0;  // entries, in the file or waiting
   std::uint64_t lost_ = 0;   // entries after those
   bool is_stopped_ = false;
+  std::chrono::milliseconds patience_{0};
   bool is_whole_ = true;  // of the thread, until it has ended
   Stats stats_;
   std::thread thread_;

@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -217,7 +218,7 @@ TEST_F(LedgerFileTest, ASuccessorWritesNothingIntoAnotherFile) {
   testing::wait_until("the file is refused twice", [&] {
     return successor.stats().errors > 1 || successor.stats().entries > 0;
   });
-  EXPECT_FALSE(successor.stop());
+  EXPECT_FALSE(successor.stop({}));
   EXPECT_EQ(content(), other);
   EXPECT_EQ(successor.stats().lost, 1u);
   const std::string log = logged();
@@ -240,8 +241,43 @@ TEST_F(LedgerFileTest, IsWrittenByOneServerAtATime) {
   take(*first);
   first.reset();
   wait_for(successor, 1);
-  EXPECT_TRUE(successor.stop());
+  EXPECT_TRUE(successor.stop({}));
   EXPECT_EQ(lines(), "1 start\n2 take\n3 take\n4 stop\n5 start\n6 take\n7 stop\n");
+}
+
+TEST_F(LedgerFileTest, APredecessorFirstBeginsANewFileIfItIsRenamed) {
+  options_.flush = std::chrono::hours{1};
+  auto first = started();
+  testing::wait_until("the first file begins", [&] { return content().ends_with('\n'); });
+  take(*first);
+  std::filesystem::rename(options_.file, options_.file + ".1");
+  std::array<int, 2> end{};  // of the process of the predecessor
+  ASSERT_EQ(::pipe2(end.data(), O_CLOEXEC), 0);
+  options_.flush = std::chrono::milliseconds{5};
+  LedgerFile successor(options_, *log_);
+  ASSERT_TRUE(successor.open(true));
+  successor.start({}, detail::FileDescriptor(end[0]));
+  take(successor);
+  EXPECT_TRUE(first->stop({}));
+  first.reset();
+  EXPECT_EQ(successor.stats().entries, 0u);
+  ::close(end[1]);
+  wait_for(successor, 1);
+  EXPECT_TRUE(successor.stop({}));
+  EXPECT_EQ(lines(".1"), "1 start\n2 stop rotated\n");
+  EXPECT_EQ(lines(), "3 start rotated\n4 take\n5 stop\n6 start\n7 take\n8 stop\n");
+}
+
+TEST_F(LedgerFileTest, LosesItsEntriesIfItsPredecessorDoesNotEnd) {
+  auto first = started();
+  LedgerFile successor(options_, *log_);
+  ASSERT_TRUE(successor.open(true));
+  successor.start({});
+  take(successor);
+  EXPECT_FALSE(successor.stop(std::chrono::milliseconds{40}));
+  EXPECT_EQ(successor.stats().lost, 1u);
+  first.reset();
+  EXPECT_EQ(lines(), "1 start\n2 stop\n");
 }
 
 TEST_F(LedgerFileTest, BeginsANewFileIfItIsRenamed) {
@@ -293,7 +329,7 @@ TEST_F(LedgerFileTest, SaysHowManyEntriesAreLostIfTheDiskIsFullAtTheEnd) {
   wait_for(*ledger, 1);
   fill_disk();
   for (int i = 0; i < 3; ++i) take(*ledger);
-  EXPECT_FALSE(ledger->stop());
+  EXPECT_FALSE(ledger->stop({}));
   empty_disk();
   EXPECT_EQ(ledger->stats().lost, 3u);
   const std::string log = logged();

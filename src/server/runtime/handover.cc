@@ -209,6 +209,7 @@ Status Handover::succeed(const std::string& path) {
     if (!*succeeded) {
       log_.warning("the server that hands over has died; its last requests are not counted");
     }
+    process_ = predecessor_->take_process();
     predecessor_.reset();
   }
   return publish();

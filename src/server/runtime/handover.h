@@ -53,6 +53,7 @@ class Predecessor {
 
   net::InheritedSockets take_sockets() noexcept { return std::move(sockets_); }
   std::vector<net::FileDescriptor> take_locks() noexcept { return std::move(locks_); }
+  net::FileDescriptor take_process() noexcept { return std::move(process_); }
   // The predecessor stops accepting. From then on, this process must accept. Waits until it says
   // that it is done: returns false if it has died instead. Errors: one line; it has another
   // successor, or SIGTERM, SIGINT or SIGPWR ends the wait.
@@ -118,6 +119,8 @@ class Handover {
   // must accept. Does nothing if the path is empty. Logs a warning if that server has died while it
   // was to end. Errors: one line.
   Status succeed(const std::string& path);
+  // The process that this one has succeeded (pidfd_open), which may not have ended yet; or none.
+  net::FileDescriptor take_process() noexcept { return std::move(process_); }
 
   // Makes the Unix socket for that path, next to that of a predecessor. Errors: one line.
   Status open(const std::string& path);
@@ -139,6 +142,7 @@ class Handover {
   const std::function<void()> handed_over_;
   const std::function<bool()> ends_first_;
   std::unique_ptr<Predecessor> predecessor_;
+  net::FileDescriptor process_;
   std::string path_;  // empty: a successor has it
   bool published_ = false;
   boost::asio::posix::stream_descriptor listening_;

@@ -617,10 +617,10 @@ Status Server::open() {
     descriptors_.set(plan.connections, plan.reserve);
     if (!plan.warning.empty()) log_.warning(plan.warning);
     const bool succeeds = handover_.has_predecessor();
-    if (!succeeds) stores_->begin_files();
+    if (!succeeds) stores_->begin_files(net::FileDescriptor());
     ready_ = true;
     opened = handover_.succeed(config_.handover);
-    if (opened && succeeds) stores_->begin_files();  // as the predecessor has left them
+    if (opened && succeeds) stores_->begin_files(handover_.take_process());  // as it has left them
   }
   if (!opened && handover_.has_predecessor()) {
     front_ends_.keep_unix_sockets();  // it continues to serve

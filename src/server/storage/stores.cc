@@ -739,6 +739,7 @@ class InMemory final : public Stores {
         max_log_bytes_(config.max_log_bytes),
         log_(log),
         steady_(steady),
+        drain_timeout_(config.drain_timeout),
         ledger_file_(config.ledger.file),
         ledger_(config.ledger.file.empty() ? nullptr
                                            : std::make_unique<LedgerFile>(config.ledger, log)),
@@ -777,7 +778,7 @@ class InMemory final : public Stores {
   int snapshot_lock() const noexcept override {
     return snapshots_ ? snapshots_->lock_descriptor() : -1;
   }
-  void begin_files() override {
+  void begin_files(net::FileDescriptor other) override {
     const auto restored = snapshots_ ? snapshots_->read() : std::nullopt;
     if (!ledger_) return;
     if (!snapshots_) {
@@ -786,10 +787,10 @@ class InMemory final : public Stores {
           "ledger go on",
           {{"file", ledger_file_}});
     }
-    ledger_->start(restored);
+    ledger_->start(restored, std::move(other));
   }
   bool end_files() override {
-    const bool ledger = !ledger_ || ledger_->stop();
+    const bool ledger = !ledger_ || ledger_->stop(drain_timeout_);
     const bool counters = !snapshots_ || snapshots_->write_last();
     return ledger && counters;
   }
@@ -830,7 +831,8 @@ class InMemory final : public Stores {
   Log& log_;
   const Clock& steady_;
   std::uint64_t logged_freed_ = 0;
-  Instant next_line_{};                       // of look(), at the earliest
+  Instant next_line_{};  // of look(), at the earliest
+  const std::chrono::milliseconds drain_timeout_;
   const std::string ledger_file_;             // empty: none
   const std::unique_ptr<LedgerFile> ledger_;  // null: without a file, as the snapshots
   MemoryStore store_;

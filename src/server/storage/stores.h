@@ -319,7 +319,9 @@ class Stores {
     return {};
   }
   virtual int snapshot_lock() const noexcept { return -1; }
-  virtual void begin_files() {}  // before the first request, after the end of the other process
+  // Before the first request, when the other process has said that it is done. It may still write
+  // the ledger until its end (pidfd_open).
+  virtual void begin_files(net::FileDescriptor /*other*/) {}
   virtual bool end_files() { return true; }  // after the last request. false: not all is written
 
   // Says since when the store has owed an answer to the server itself, if it does. Call it often.
