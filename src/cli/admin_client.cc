@@ -217,6 +217,12 @@ std::shared_ptr<AdminFlags> add_admin_flags(Command command, bool has_config,
   return flags;
 }
 
+std::string options_of(const AdminFlags& flags) {
+  return option_text("--admin", flags.admin) + option_text("--config", flags.config) +
+         option_text("--token-file", flags.token_file) + option_text("--ca-file", flags.ca_file) +
+         option_text("--cert-file", flags.cert_file);
+}
+
 AdminFlags flags_of(const AdminFlags& flags, const std::vector<std::string>& servers,
                     const std::string& address) {
   AdminFlags one = flags;

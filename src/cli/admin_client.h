@@ -71,6 +71,9 @@ class AdminClient {
 // Returns the body of an answer as a JSON object; nothing if it is none.
 std::optional<boost::json::object> json_of(const AdminClient::Answer& answer);
 
+// Returns those of the flags that select the server, as option_text() does.
+std::string options_of(const AdminFlags& flags);
+
 // Returns the flags for one of several servers.
 AdminFlags flags_of(const AdminFlags& flags, const std::vector<std::string>& servers,
                     const std::string& address);

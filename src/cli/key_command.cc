@@ -351,7 +351,7 @@ void print_undo(const KeyFlags& flags, const std::string& place, const object& b
   }
   std::string undo = "sluice key " + shell_word(place);
   for (const std::string& one : flags.attributes) undo += " " + shell_word(one);
-  undo += flags_that_set(before) + option_text("--admin", flags.admin.admin);
+  undo += flags_that_set(before) + options_of(flags.admin);
   std::cerr << "undo: " << replay::printable(undo) << '\n';
 }
 

@@ -586,8 +586,7 @@ int roll_back(const SourceFlags& source_flags, const PushFlags& flags, const std
   RulesSource source(source_flags);
   const std::string config = option_text("--config", source_flags.store->config);
   if (!source.is_in_redis()) {
-    return roll_back_server(source, flags, id,
-                            option_text("--admin", source_flags.admin->admin) + config);
+    return roll_back_server(source, flags, id, options_of(*source_flags.admin) + config);
   }
   const auto pushes = source.history();
   const PastPush& push = find_push(pushes, id);

@@ -284,7 +284,7 @@ void print_undo(const ChangeFlags& flags, const AdminFlags& server,
     has_value = true;
   }
   if (!has_value) return;
-  undo += option_text("--admin", server.admin);
+  undo += options_of(server);
   std::cerr << "undo"
             << (ends_more ? " (ends all changes for a time of " + replay::printable(whole) + ")"
                           : "")

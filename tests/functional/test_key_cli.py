@@ -148,6 +148,11 @@ class Commands(ServerTest):
 
         self.run_ok(*place, "--set", "limit=200,per=2m,burst=9")
         given = "--set limit=200,per=2m,burst=9"
+        token = self.folder() / "token"
+        token.write_text("s3cret-s3cret-s3cret\n")
+        stderr = self.change(*place, "--set", "limit=3", "--token-file", token)[1]
+        self.assertEqual(stderr, undo + given + admin[:-1] + f" --token-file {token}\n")
+        self.assertIn("limit 200", undone(stderr))
         for words in (("--set", "limit=500", "--for", "1h"), ("--plan", "pro", "--for", "1h"),
                       ("--unlimited", "--for", "1h"), ("--block", "15m")):
             _, stderr = self.change(*place, *words)

@@ -156,6 +156,10 @@ class RunningServer(RulesOfAServer):
             self.assertEqual(self.run_rules("set", place, change).stderr, "")  # it changes nothing
             changed = re.search(r": \S+ (\S+) -> (\S+)\n", said.stdout)
             self.assertIn(f"{changed[2]} -> {changed[1]}\n", self.run_ok("set", *undo.split()))
+        config = self.folder() / "other.yaml"
+        config.write_text("version: 1\n")
+        said = self.run_rules("set", "a%2Fb/all", "limit=31", "--config", config).stderr
+        self.assertRegex(said, rf"undo: sluice rules set a%2Fb/all limit=\d+ --admin \S+ --config {config}\n\Z")
         said = self.run_rules("set", "a%2Fb/all", "limit=30", "--for", "1h").stderr
         self.assertRegex(said, r"undo: sluice rules set a%2Fb --for 0s --admin \S+\n\Z")
         again = self.run_rules("set", "a%2Fb/all", "limit=30", "--for", "2h")
