@@ -367,6 +367,21 @@ class Ledger(Calls, ServerTest):
         self.assertEqual(len(self.entries()), 80)
         self.verify()
 
+    def test_goes_on_in_another_file_after_a_rotation_between_two_servers(self):
+        config = {"memory": {"snapshot": str(self.folder() / "counters")}}
+        old = self.start_server(config)
+        self.post(old, "/v1/check", tokens=7)
+        self.assertEqual(old.stop(), 0)
+        os.rename(self.file, f"{self.file}.1")
+        new = self.start_server(config, folder=self.home)
+        self.post(new, "/v1/check", tokens=8)
+        wait_for(lambda: new.metrics()["sluice_ledger_entries_total"] == 2)
+        usage = request(new.admin, "GET", "/v1/usage?limit=org").json
+        self.assertEqual((usage["total"], usage.get("gap")), (8, True))
+        self.assertEqual(new.stop(), 0)
+        self.verify(f"{self.file}.1", self.file)
+        self.verify(self.file, warns=["a gap: lines before n 1 are in an earlier file"])
+
     def test_what_cannot_be_a_ledger_is_an_error_at_the_start(self):
         rules = self.folder() / "rules.yaml"
         rules.write_text(RULES)

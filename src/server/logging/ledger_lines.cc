@@ -209,11 +209,13 @@ void LedgerReplay::prepare(std::string_view text) {
 }
 
 void LedgerReplay::add(const LedgerLine& line) {
-  if (last_.n != 0 && line.n != last_.n + 1) {
+  // The file before was renamed while no server ran.
+  const bool begins_file = line.kind == "start" && line.n == 1 && is_stopped();
+  if (last_.n != 0 && line.n != last_.n + 1 && !begins_file) {
     wrong(line, "lines are missing or out of order; expected n " + amount(last_.n + 1) +
                     ", found " + amount(line.n));
     lose_all();
-  } else if (!has_begun() && line.n > 1) {
+  } else if (line.kind != "gap" && is_after_gap(line)) {
     warn("a gap: lines before n " + amount(line.n) +
          " are in an earlier file, or missing; what they have spent "
          "does not count");

@@ -69,9 +69,9 @@ class LedgerReplay {
 
   std::uint64_t entries() const noexcept { return entries_; }
   // Whether lines before this one, which is the next, are not there: they could not be written, or
-  // are in an earlier file.
+  // are in an earlier file, as those are of the counters of a snapshot.
   bool is_after_gap(const LedgerLine& line) const noexcept {
-    return line.kind == "gap" || (!has_begun() && line.n > 1);
+    return line.kind == "gap" || (!has_begun() && (line.n > 1 || line.restored));
   }
   bool has_begun() const noexcept { return last_.n > 0; }
   // Whether the last line says that the server has stopped.
