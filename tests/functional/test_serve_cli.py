@@ -383,6 +383,13 @@ class Systemd(ServerTest):
         sluice.signal(signal.SIGTERM)
         self.next_with(listener, "STOPPING=1")
 
+    def test_a_folder_in_which_overrides_cannot_be_set_is_said_at_the_start(self):
+        there = self.folder() / "overrides.txt"
+        for file, count in ((there, 0), (there.parent / "none" / "overrides.txt", 1)):
+            server = self.serve(RULES, {"overrides": str(file)})
+            self.assertEqual(server.stop(), 0)
+            self.assertEqual(server.log().count("warning overrides and blocks cannot be set; "), count)
+
     def test_notifies_systemd_on_an_abstract_socket(self):
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.addCleanup(listener.close)

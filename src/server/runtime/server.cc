@@ -17,6 +17,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstddef>
@@ -31,6 +32,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -412,6 +414,7 @@ class Server {
   int run();
 
  private:
+  void warn_about_overrides();
   AdminEndpoint admin_parts();
   Status open_otlp();
   void add_metrics();
@@ -510,6 +513,7 @@ Server::Server(const Config& config, ServerRules rules, std::unique_ptr<ServerOv
   }
   if (!token_.warning().empty()) log_.warning(token_.warning());
   for (const auto& warning : rules_.manager().new_warnings()) log_.warning(warning);
+  warn_about_overrides();
   for (const int signal : {SIGTERM, SIGINT, SIGPWR, SIGHUP}) signals_.add(signal);
   for (const int signal : kWithoutEffect) signals_.add(signal);
   for (int signal = SIGRTMIN; signal <= SIGRTMAX; ++signal) {
@@ -517,6 +521,15 @@ Server::Server(const Config& config, ServerRules rules, std::unique_ptr<ServerOv
     signals_.add(signal, reserved);
   }
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit of file sizes returns an error
+}
+
+// Before somebody needs a block, and has none.
+void Server::warn_about_overrides() {
+  const std::string& file = overrides_->path();
+  const std::string folder = std::filesystem::path(file).parent_path().string();
+  if (file.empty() || ::access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) == 0) return;
+  log_.warning("overrides and blocks cannot be set; expected `overrides: FILE` in another folder",
+               {{"file", file}, {"why", std::generic_category().message(errno)}});
 }
 
 AdminEndpoint Server::admin_parts() {
