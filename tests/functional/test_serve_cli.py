@@ -373,6 +373,19 @@ class Systemd(ServerTest):
             if word in text.split("\n"):
                 return text
 
+    def test_signals_for_later_do_not_end_a_server_that_starts(self):
+        with socket.create_server(("127.0.0.1", 0)) as redis:
+            redis.settimeout(PATIENCE)
+            store = "redis://127.0.0.1:%d" % redis.getsockname()[1]
+            server = self.start_process(
+                [binary(), "serve", "--rules", "redis", "--store", store], self.folder(), "server"
+            )
+            redis.accept()[0].close()  # it waits for the rules
+            server.signal(signal.SIGHUP)
+            server.signal(signal.SIGUSR1)
+            self.assertEqual(server.wait(), 1)
+        self.assertIn("no rules could be read from", server.log())
+
     def test_notifies_systemd_when_ready_reloading_and_stopping(self):
         listener, path = self.notify_socket()
         sluice = self.serve(RULES, env={**os.environ, "NOTIFY_SOCKET": path})

@@ -403,6 +403,16 @@ bool has_no_effect(int signal) {
          std::find(kWithoutEffect.begin(), kWithoutEffect.end(), signal) != kWithoutEffect.end();
 }
 
+// Lets the signals that end no server wait while there is none to take them.
+void hold_signals(int how) {
+  sigset_t held;
+  sigemptyset(&held);
+  sigaddset(&held, SIGHUP);
+  for (const int signal : kWithoutEffect) sigaddset(&held, signal);
+  for (int signal = SIGRTMIN; signal <= SIGRTMAX; ++signal) sigaddset(&held, signal);
+  pthread_sigmask(how, &held, nullptr);
+}
+
 class Server {
  public:
   Server(const Config& config, ServerRules rules, std::unique_ptr<ServerOverrides> overrides,
@@ -947,6 +957,7 @@ void Server::stop() {
 Expected<int> serve(
     const Config& config,
     const std::function<void(const std::string& ready_line, const std::string& hint)>& on_ready) {
+  hold_signals(SIG_BLOCK);
   auto rules = ServerRules::open(config);
   if (!rules) return Unexpected{rules.error()};
   auto overrides = open_overrides(config);
@@ -957,6 +968,7 @@ Expected<int> serve(
   if (!token) return Unexpected{token.error()};
   Server server(config, std::move(*rules), std::move(*overrides), std::move(*trusted),
                 std::move(*token));
+  hold_signals(SIG_UNBLOCK);
   if (auto opened = server.open(); !opened) return Unexpected{opened.error()};
   on_ready(server.ready_line(), server.hint());
   return server.run();
