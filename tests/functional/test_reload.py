@@ -245,6 +245,14 @@ class WithAToken(Reload):
             self.assertEqual(status(wrong), 401, wrong)
         self.assertEqual(status("Bearer s3cret-s3cret-s3cret"), 200)
         self.assertEqual(self.sluice.admin_request("PUT", "/v1/rules", rules(6)).status, 401)
+        token.write_text("")
+        mine = {"Authorization": "Bearer s3cret-s3cret-s3cret"}
+        answer = self.sluice.admin_request("POST", "/v1/rules/reload", headers=mine)
+        self.assertEqual(answer.status, 409)
+        error = answer.json["errors"][0]
+        self.assertEqual(error["file"], str(token))
+        self.assertIn("the token is unchanged: ", error["what"])
+        self.assertEqual(status("Bearer s3cret-s3cret-s3cret"), 200)
         token.write_text("an0ther-an0ther-an0ther\n")
         self.sluice.signal(signal.SIGHUP)
         wait_for(lambda: status("Bearer an0ther-an0ther-an0ther") == 200, what="the new token")

@@ -482,6 +482,11 @@ class Reload(TlsTest):
                     what="the line of the log",
                 )
                 self.assertTrue(self.answers(server, name))
+            with self.connect(server, "admin") as over:
+                over.sendall(b"POST /v1/rules/reload HTTP/1.0\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n")
+                text = b"".join(iter(lambda: over.recv(65536), b"")).decode()
+            self.assertTrue(text.startswith("HTTP/1.1 409 "), text)
+            self.assertEqual(text.count(": the certificate was not replaced: "), len(NAMES) + 1, text)
             self.renew("renewed")
             server.signal(signal.SIGHUP)
             for name in NAMES:

@@ -652,13 +652,18 @@ void FrontEnds::keep_unix_sockets() noexcept {
   for (FrontEnd* const one : all_) one->keep_unix_socket();
 }
 
-void FrontEnds::reload() {
+std::vector<RuleError> FrontEnds::reload() {
+  std::vector<RuleError> errors;
   for (FrontEnd* const one : all_) {
     if (const auto read = one->reload(); !read) {
       parts_.log.error("the files of a front end could not be reloaded",
                        {{"front_end", one->name()}, {"why", read.error()}});
+      errors.push_back({.file = one->cert_file(),
+                        .what = std::string(one->name()) + ": " + read.error(),
+                        .expected = {}});
     }
   }
+  return errors;
 }
 
 std::string FrontEnds::ready_line() const {

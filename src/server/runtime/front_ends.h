@@ -41,6 +41,7 @@
 #include "server/rules/server_overrides.h"
 #include "server/runtime/loop.h"
 #include "sluice/expected.h"
+#include "sluice/rule_set.h"
 
 namespace sluice::server {
 
@@ -93,6 +94,7 @@ class FrontEnd {
   void unlink() noexcept;
   // Reads files again (SIGHUP). Errors: what stays as it is, and why.
   Status reload();
+  const std::string& cert_file() const { return (parts_.config.*address_.tls).cert_file; }
   // "http://127.0.0.1:8080"; empty for a Unix socket, or if it is off.
   std::string url() const;
 
@@ -218,8 +220,8 @@ class FrontEnds {
   std::vector<int> descriptors() const;
   // Leaves all Unix sockets to another process.
   void keep_unix_sockets() noexcept;
-  // Reads the files of the front ends again. Logs errors.
-  void reload();
+  // Reads the files of the front ends again. Logs errors, and returns them.
+  std::vector<RuleError> reload();
 
   // "ready http=127.0.0.1:8080 grpc=off resp=off admin=127.0.0.1:6070"
   std::string ready_line() const;

@@ -80,6 +80,8 @@ class ServerRules {
   // Reads all files again and logs the result. Returns whether any rules changed. If there are
   // errors, returns all of them and keeps the active rules.
   Reloaded reload(Log& log);
+  // Adds errors of other files that were read with the rules.
+  static void add_errors(Reloaded& result, RulesManager::Errors errors);
   // Returns whether files have changed since they were read. Call it about twice a second.
   bool changed_on_disk();
   // Returns whether the active rules have changed since the last call.
@@ -320,10 +322,13 @@ void ServerRules::reload_envoy(Log& log, Reloaded& result) {
   for (const RuleError& error : read.error()) {
     log.error("the active Envoy files are unchanged", {{"why", error.to_string()}});
   }
-  if (!result) {
-    read.error().insert(read.error().begin(), result.error().begin(), result.error().end());
-  }
-  result = Unexpected{std::move(read.error())};
+  add_errors(result, std::move(read.error()));
+}
+
+void ServerRules::add_errors(Reloaded& result, RulesManager::Errors errors) {
+  if (errors.empty()) return;
+  if (!result) errors.insert(errors.begin(), result.error().begin(), result.error().end());
+  result = Unexpected{std::move(errors)};
 }
 
 bool ServerRules::changed_on_disk() {
@@ -784,8 +789,14 @@ ServerRules::Reloaded Server::reload() {
   if (!changed) log_.error("the token is unchanged", {{"why", changed.error()}});
   // In a turn of its own, because a request may have asked for the reload.
   if (changed && *changed) boost::asio::post(main_.context(), [this] { events_.end_current(); });
-  front_ends_.reload();
+  auto errors = front_ends_.reload();
+  if (!changed) {
+    errors.push_back({.file = config_.admin_token.file,
+                      .what = "the token is unchanged: " + changed.error(),
+                      .expected = {}});
+  }
   auto result = rules_.reload(log_);
+  ServerRules::add_errors(result, std::move(errors));
   follow_rules();
   notify_manager("READY=1");
   return result;
