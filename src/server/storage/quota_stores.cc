@@ -268,7 +268,7 @@ std::shared_ptr<QuotaBucket> LoopQuotas::find(const Charge& charge, Verb verb) {
   std::map<std::string, std::string> id{{"counter", rules::utf8_counter_key(charge.key)},
                                         {"numbers", core::format_limit(charge.limit)}};
   if (!charge.tag.empty()) id.emplace("tag", charge.tag);
-  const Instant now = SteadyClock::instance().now();
+  const Instant now = SystemClock().now();  // as in the store of the failure policy
   NewKeyLimit* const new_keys = creates(verb) ? charge.rule.new_keys : nullptr;
   auto bucket = client_.share_bucket(id, new_keys == nullptr || new_keys->allows(now));
   if (bucket && new_keys != nullptr && !bucket->is_in_use()) new_keys->count(now);
