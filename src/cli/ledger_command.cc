@@ -47,10 +47,10 @@ constexpr const char* kVerifyHelp =
     R"(Replays the entries of the files, the oldest file first, and compares every balance and every hold
 with the entries before. It says what is wrong, or where entries are missing, with file, line and
 counter. A start without a stop before it (a server that was killed), an unfinished last line, and a
-gap (a first line whose n is not 1, or that has the counters of a snapshot, a counter that began again,
-or a stream whose first entries are gone) are warnings. So are entries after the snapshot with which a server began after a crash: their
-changes were lost, and they do not count. If the last line is no stop, and no server writes the file,
-lines may be missing at its end. - is standard input.
+gap (a first line whose n is not 1, or that has the counters of a snapshot; a counter that began again;
+a stream whose first entries are gone) are warnings. So are entries after the snapshot with which a
+server began after a crash: their changes were lost, and they do not count. If the last line is no
+stop, and no server writes the file, lines may be missing at its end. - is standard input.
 
 Without FILE it reads the ledger of the configuration, or that in Redis, and compares the last balance
 of each key with its counter. Changes while it reads do not matter.

@@ -337,8 +337,10 @@ struct Registry {
   std::atomic<std::size_t> users{0};  // of all stores
 
   static Registry& instance() {
+    // Never destroyed, because threads may wait while the process ends; and not allocated, because
+    // a wait must not throw.
     alignas(Registry) static std::array<std::byte, sizeof(Registry)> bytes;
-    static Registry* const one = new (&bytes) Registry;  // threads may wait while the process ends
+    static Registry* const one = new (&bytes) Registry;
     return *one;
   }
 };

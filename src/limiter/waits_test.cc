@@ -381,6 +381,11 @@ TEST_F(WaitsTest, AnswersAFailedStoreAtOnce) {
 class PermitWaitsTest : public WaitsTest {
  protected:
   Decision hold(const PermitId& permit) { return store.apply_one(Verb::kTake, of(permit), {}); }
+  void release(const PermitId& permit) {
+    const Charge charge = of(permit);
+    EXPECT_TRUE(store.apply_one(Verb::kRelease, charge, {}).allowed());
+    waits.released({&charge, 1});
+  }
   static Charge of(const PermitId& permit) {
     return {.key = "flight", .limit = kFlight, .permit = &permit};
   }
@@ -392,11 +397,7 @@ class PermitWaitsTest : public WaitsTest {
 TEST_F(PermitWaitsTest, AReleaseCallsTheFirst) {
   EXPECT_TRUE(hold(held).allowed());
   Call call(clock, store, {of(asked)});
-  call.on_park = [&] {
-    const Charge charge = of(held);
-    EXPECT_TRUE(store.apply_one(Verb::kRelease, charge, {}).allowed());
-    waits.released({&charge, 1});
-  };
+  call.on_park = [&] { release(held); };
   EXPECT_TRUE(acquire(call).allowed());
   EXPECT_EQ(clock.now(), kStart);
   EXPECT_FALSE(hold(held).allowed());
@@ -415,11 +416,7 @@ TEST_F(PermitWaitsTest, AReleaseByAnotherProcessIsSeen) {
 TEST_F(PermitWaitsTest, AReleaseBetweenTheDenialAndTheQueueIsSeenAtOnce) {
   EXPECT_TRUE(hold(held).allowed());
   Call call(clock, store, {of(asked)});
-  call.on_answer = [&] {
-    const Charge charge = of(held);
-    EXPECT_TRUE(store.apply_one(Verb::kRelease, charge, {}).allowed());
-    waits.released({&charge, 1});
-  };
+  call.on_answer = [&] { release(held); };
   EXPECT_TRUE(acquire(call).allowed());
   EXPECT_EQ(clock.now(), kStart);
   EXPECT_EQ(call.questions, 2);
@@ -471,9 +468,7 @@ TEST_F(PermitWaitsTest, ACallerWhoLeavesWhileTheStoreAdmitsItReleasesItsPermit) 
   EXPECT_TRUE(hold(held).allowed());
   Call call(clock, store, {of(asked)});
   call.on_park = [&] {
-    const Charge charge = of(held);
-    EXPECT_TRUE(store.apply_one(Verb::kRelease, charge, {}).allowed());
-    waits.released({&charge, 1});
+    release(held);
     call.on_answer = [&] { call.leaves = true; };
   };
   EXPECT_FALSE(acquire(call).allowed());

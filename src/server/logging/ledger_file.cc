@@ -306,8 +306,8 @@ void LedgerFile::run() {
   for (auto left = patience_; !may_write() && left.count() > 0; left -= kBetweenTries) {
     std::this_thread::sleep_for(kBetweenTries);
   }
-  flush();
-  flush();  // what has arrived while an earlier write had failed
+  flush();  // what waited for the lock, or could not be written
+  flush();  // what has arrived meanwhile
   auto failure = has_lock_ ? failure_ : std::string(kOtherWriter);
   if (failure.empty()) failure = write_line({.kind = "stop"});
   if (failure.empty()) return;

@@ -321,11 +321,11 @@ TEST_F(LedgerLines, FollowRestarts) {
   EXPECT_EQ(problems(next + take(6, 1, 6)), gap);
   EXPECT_NE(problems(next + take(6, 1, 5)), gap);
   // So does a new file after the first was renamed while no server ran.
-  const std::string anew = other(1, restored) + take(2, 2, 5);
-  EXPECT_EQ(problems(first + other(3, R"("stop")") + anew), "");
+  const std::string renamed = other(1, restored) + take(2, 2, 5);
+  EXPECT_EQ(problems(first + other(3, R"("stop")") + renamed), "");
   EXPECT_NE(problems(first + other(3, R"("stop")") + other(1, restored) + take(2, 2, 6)), "");
-  EXPECT_NE(problems(first + anew), "") << "it was killed";
-  EXPECT_EQ(problems(anew),
+  EXPECT_NE(problems(first + renamed), "") << "it was killed";
+  EXPECT_EQ(problems(renamed),
             "1 incomplete: a gap: lines before n 1 are in an earlier file, or missing; what they "
             "have spent does not count\n");
   EXPECT_EQ(problems(first + other(3, R"("gap","lost":7)") + take(4, 1, 9) + take(5, 1, 10)),

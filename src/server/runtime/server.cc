@@ -786,11 +786,11 @@ void Server::check_for_changes() {
 ServerRules::Reloaded Server::reload() {
   notify_reloading(clock_.now());
   const auto changed = token_.reload();
-  if (!changed) log_.error("the token is unchanged", {{"why", changed.error()}});
   // In a turn of its own, because a request may have asked for the reload.
   if (changed && *changed) boost::asio::post(main_.context(), [this] { events_.end_current(); });
   auto errors = front_ends_.reload();
   if (!changed) {
+    log_.error("the token is unchanged", {{"why", changed.error()}});
     errors.push_back({.file = config_.admin_token.file,
                       .what = "the token is unchanged: " + changed.error(),
                       .expected = {}});

@@ -193,11 +193,11 @@ Expected<GivenOverride> read_line(std::string_view json) {
   return Unexpected{"the line does not name one counter; " + std::string(kNames)};
 }
 
-// Returns why the key cannot have these numbers here, or an empty text.
-std::string find_numbers_problem(const Call& call, const Override& given) {
-  if (given.kind != Kind::kNumbers || !call.admin.status) return {};
-  if (call.admin.status().store.kind != "quota") return {};
-  return "another server divides the limits (store: quota://); expected 'limit' in that server";
+constexpr std::string_view kNumbersInZone =
+    "another server divides the limits (store: quota://); expected 'limit' in that server";
+
+bool is_zone(const Call& call) {
+  return call.admin.status && call.admin.status().store.kind == "quota";
 }
 
 Expected<GivenOverride> read_body(std::string_view json, Instant now) {
@@ -335,7 +335,7 @@ void import_overrides(const Call& call) {
   const RuleSet rules = call.admin.rules.current();
   const Instant now = SystemClock().now();
   const bool skips_unknown = has_flag(call, "skip_unknown");
-  const std::string numbers_problem = find_numbers_problem(call, {.kind = Kind::kNumbers});
+  const bool refuses_numbers = is_zone(call);
   Import import;
   std::uint64_t number = 0, count = 0, ended = 0;
   std::vector<std::uint64_t> unknown;  // lines of a rule or a limit that is not there
@@ -344,8 +344,8 @@ void import_overrides(const Call& call) {
     if (text.empty()) continue;
     ++count;
     auto entry = read_entry(rules, text);
-    if (entry && entry->given.kind == Kind::kNumbers && !numbers_problem.empty()) {
-      return answer_wrong(call, number, {numbers_problem});
+    if (refuses_numbers && entry && entry->given.kind == Kind::kNumbers) {
+      return answer_wrong(call, number, {std::string(kNumbersInZone)});
     }
     if (!entry && (!skips_unknown || !entry.error().lacks_limit)) {
       return answer_wrong(call, number, entry.error());
@@ -578,8 +578,8 @@ void set_override(const Call& call) {
   if (!read_path(call, path)) return;
   auto body = read_body(call.request.body, SystemClock().now());
   if (!body) return answer(call, 400, body.error());
-  if (const auto problem = find_numbers_problem(call, body->given); !problem.empty()) {
-    return answer(call, 400, problem);
+  if (body->given.kind == Kind::kNumbers && is_zone(call)) {
+    return answer(call, 400, kNumbersInZone);
   }
   body->rule = std::move(path.rule);
   body->limit_name = std::move(path.limit_name);

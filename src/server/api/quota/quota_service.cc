@@ -246,10 +246,11 @@ QuotaService::Counter& QuotaService::counter_of(const BucketLimit& limit) {
 }
 
 // The numbers of its own bucket: its plan, or those of the server that asks. Another bucket may
-// have others of the same counter.
+// have others of the same counter. Links are in the order of the limits; a bucket that has other
+// limits now is linked again soon.
 const Limit& QuotaService::numbers_of(const Subscription& subscription, const Link& link) const {
   const auto index = static_cast<std::size_t>(&link - subscription.links.data());
-  const bool is_linked = subscription.linked > subscription.bucket->changed;  // or will be soon
+  const bool is_linked = subscription.linked > subscription.bucket->changed;
   return is_linked ? subscription.bucket->rules.limits[index].numbers : link.counter->of.numbers;
 }
 
@@ -260,7 +261,7 @@ void QuotaService::follow_numbers(Counter& counter) const {
     const Limit& own = numbers_of(*user, user->link_of(counter));
     if (fastest == nullptr || is_faster(own, *fastest)) fastest = &own;
   }
-  if (fastest != nullptr && !(counter.of.numbers == *fastest)) counter.of.numbers = *fastest;
+  if (fastest != nullptr) counter.of.numbers = *fastest;
 }
 
 // Once for each limit and version of the rules.
