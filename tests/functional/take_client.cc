@@ -1,9 +1,10 @@
 // Calls with explicit timestamps, whose instructions test_instructions.py counts.
 //
-//   take_client bucket|budget|hold CALLS
+//   take_client bucket|three|budget|hold CALLS
 //
-// Takes one unit of a token bucket or of a budget for each of 1,000 keys in turn; or holds one of
-// the budget, with an id of its own, and settles it. Time advances by 1 µs a call.
+// Takes one unit of a token bucket or of a budget for each of 1,000 keys in turn; or of three token
+// buckets as one request: one for all, one for each of 100 keys, and that of the key; or holds one
+// of the budget, with an id of its own, and settles it. Time advances by 1 µs a call.
 
 #include <chrono>
 #include <cstddef>
@@ -43,10 +44,18 @@ int main(int count, char** words) {
   sluice::MemoryStore store;
   sluice::Limiter limiter(store);
   const sluice::Limit bucket = sluice::token_bucket(1'000'000).per(1s);
+  const sluice::Limit all = sluice::token_bucket(1'200'007).per(1s);
   const sluice::Limit budget = sluice::budget(sluice::kMaxAmount).per(24h);
   if (what == "bucket") {
     return repeat(calls, [&](const std::string& key, Instant now) {
       return limiter.try_acquire(key, bucket, 1, now).allowed();
+    });
+  }
+  if (what == "three") {
+    return repeat(calls, [&](const std::string& key, Instant now) {
+      const std::string_view group = std::string_view(key).substr(key.size() - 2);
+      const sluice::Charge charges[] = {{"all", all}, {group, bucket}, {key, bucket}};
+      return limiter.check(charges, {}, now).allowed();
     });
   }
   if (what == "budget") {
