@@ -50,15 +50,14 @@ AdminClient::AdminClient(const AdminFlags& flags) : is_of_config_(flags.admin.em
   is_tls_ = is_of_config_ ? !config.admin_tls.cert_file.empty() : shown_.starts_with(kHttps);
   host_ = without_scheme(shown_);
   const auto address = server::parse_address(host_);
-  if (!address) throw Failed("--admin " + shown_ + ": " + address.error(), kUsage);
+  if (!address) throw wrong_usage("--admin " + shown_ + ": " + address.error());
   const bool is_tcp = address->kind == server::Address::Kind::kTcp;
   if (host_ != shown_ && !is_tcp) {
-    throw Failed("--admin " + shown_ + " is no URL; expected " + host_, kUsage);
+    throw wrong_usage("--admin " + shown_ + " is no URL; expected " + host_);
   }
   if (!is_of_config_ && !is_tls_ && is_tcp && !flags.ca_file.empty()) {
-    throw Failed("--ca-file, but --admin " + shown_ +
-                     " does not use TLS; expected --admin https://" + host_ + ", or no --ca-file",
-                 kUsage);
+    throw wrong_usage("--ca-file, but --admin " + shown_ +
+                      " does not use TLS; expected --admin https://" + host_ + ", or no --ca-file");
   }
   token_ = token_of(flags, config);
   if (address->kind == server::Address::Kind::kOff) {
@@ -268,10 +267,9 @@ std::string only_limit(AdminClient& client, const std::string& query, std::strin
     ++count;
   });
   if (count == 1) return known;
-  throw Failed("the rule " + base::in_quotes(rule) + " has " +
-                   (count == 0 ? "no limits; expected a rule with limits"
-                               : "several limits; expected RULE/LIMIT, one of: " + known),
-               kUsage);
+  throw wrong_usage("the rule " + base::in_quotes(rule) + " has " +
+                    (count == 0 ? "no limits; expected a rule with limits"
+                                : "several limits; expected RULE/LIMIT, one of: " + known));
 }
 
 std::uint64_t number_in(const boost::json::object& json, std::string_view name) {

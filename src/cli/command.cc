@@ -194,9 +194,8 @@ void add_check(Command app, int& status, const FileKind& kind) {
   command.run(status, {}, [files, config, strict, kind] {
     if (files->empty() && !config->empty()) files->push_back(*config);
     if (files->empty() && !std::filesystem::is_regular_file(kind.otherwise)) {
-      throw Failed("there is no file " + kind.otherwise + "; expected FILE after " +
-                       kind.example.substr(0, kind.example.rfind(' ')),
-                   kUsage);
+      throw wrong_usage("there is no file " + kind.otherwise + "; expected FILE after " +
+                        kind.example.substr(0, kind.example.rfind(' ')));
     }
     if (files->empty()) files->push_back(kind.otherwise);
     bool are_valid = true;
@@ -276,9 +275,8 @@ namespace {
 void refuse_options(const CLI::App& above, const CLI::App& command) {
   const auto& given = above.parse_order();  // without those of the environment
   if (given.empty()) return;
-  throw Failed(base::in_quotes(command.get_name()) + " is a command; expected it without " +
-                   given.front()->get_name() + " before it",
-               kUsage);
+  throw wrong_usage(base::in_quotes(command.get_name()) + " is a command; expected it without " +
+                    given.front()->get_name() + " before it");
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -33,6 +32,8 @@ struct Failed : std::runtime_error {
   int status;
   bool is_done;
 };
+// Returns what to throw for wrong usage.
+inline Failed wrong_usage(const std::string& what) { return Failed(what, kUsage); }
 
 // The parser of the arguments. Its own header takes seconds to compile; only command.cc includes
 // it. packaging/manual writes manual pages and completions from --help.

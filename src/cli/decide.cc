@@ -139,7 +139,7 @@ class Reasons final : public StoreObserver {
 std::optional<RuleSet> read_rules(const std::string& file, const std::string& overrides_file,
                                   Overrides& overrides) {
   if (file.empty()) {
-    if (!overrides_file.empty()) throw Failed("--overrides needs --rules FILE", kUsage);
+    if (!overrides_file.empty()) throw wrong_usage("--overrides needs --rules FILE");
     return std::nullopt;
   }
   auto rules = RuleSet::load(file);
@@ -164,7 +164,7 @@ std::unique_ptr<Store> open_store(const server::Config& config, Reasons& reasons
   // For a batch of requests, a decision matters more than a short deadline.
   options.deadline = std::max(options.deadline, kPatience);
   auto store = RedisStore::open(options, &reasons);
-  if (!store) throw Failed(store.error(), kUsage);
+  if (!store) throw wrong_usage(store.error());
   if (const auto ready = (*store)->wait_until_ready(kPatience); !ready) {
     throw Failed("the store is not available: " + ready.error());
   }

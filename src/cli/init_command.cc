@@ -128,7 +128,7 @@ void ask_until_right(const std::string& question, const std::string& otherwise, 
   for (;;) {
     std::cout << question << " [" << otherwise << "] " << std::flush;
     std::string answer;
-    if (!std::getline(std::cin, answer)) throw Failed("the questions were not answered", kUsage);
+    if (!std::getline(std::cin, answer)) throw wrong_usage("the questions were not answered");
     while (!answer.empty() && (answer.back() == ' ' || answer.back() == '\r')) answer.pop_back();
     const std::string wrong = take(answer.empty() ? otherwise : answer);
     if (wrong.empty()) return;
@@ -183,7 +183,7 @@ std::string take_limit(const std::string& answer, InitFlags& flags) {
 void complete_flags(InitFlags& flags) {
   const bool is_terminal = ::isatty(STDIN_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1;
   if (flags.gateway.empty()) {
-    if (!is_terminal) throw Failed("expected --gateway nginx, caddy or envoy", kUsage);
+    if (!is_terminal) throw wrong_usage("expected --gateway nginx, caddy or envoy");
     ask_until_right(
         "Which gateway is in front of your application: nginx, caddy or envoy?", "nginx",
         [&](const std::string& answer) { return find_wrong_gateway(flags.gateway = answer); });
@@ -193,7 +193,7 @@ void complete_flags(InitFlags& flags) {
                                   (flags.per.empty() ? "1m" : flags.per) + " by " +
                                   (flags.key.empty() ? "ip" : flags.key);
     const auto take = [&](const std::string& answer) { return take_limit(answer, flags); };
-    if (const std::string wrong = take(otherwise); !wrong.empty()) throw Failed(wrong, kUsage);
+    if (const std::string wrong = take(otherwise); !wrong.empty()) throw wrong_usage(wrong);
     if (is_terminal) {
       ask_until_right(
           "Requests allowed for each client (for example: 100 per 1m by ip, or by user, or by "

@@ -105,10 +105,9 @@ std::string query_of_place(std::string_view place) {
 void check_place(std::string_view place) {
   const std::size_t slash = place.find('/');
   if (slash != 0 && slash + 1 != place.size()) return;
-  throw Failed(in_quotes(place) +
-                   " names no limit; expected RULE or RULE/LIMIT, such as "
-                   "api/requests",
-               kUsage);
+  throw wrong_usage(in_quotes(place) +
+                    " names no limit; expected RULE or RULE/LIMIT, such as "
+                    "api/requests");
 }
 
 // The parts of an attribute, NAME=VALUE. The name of a header is in lower case, as rules read it.
@@ -124,15 +123,14 @@ void check_given(const std::vector<std::string>& attributes) {
   for (const std::string& text : attributes) {
     const std::size_t equals = text.find('=');
     if (equals == text.npos || equals == 0) {
-      throw Failed(in_quotes(text) + " is not an attribute; expected NAME=VALUE", kUsage);
+      throw wrong_usage(in_quotes(text) + " is not an attribute; expected NAME=VALUE");
     }
     const std::string name = name_in(text);
     if (!names.insert(name).second) {
-      throw Failed("the attribute " + in_quotes(name) + " is given twice; expected it once",
-                   kUsage);
+      throw wrong_usage("the attribute " + in_quotes(name) + " is given twice; expected it once");
     }
     const auto wrong = name == "ip" ? rules::find_address_error(value_in(text)) : std::nullopt;
-    if (wrong) throw Failed(*wrong, kUsage);
+    if (wrong) throw wrong_usage(*wrong);
   }
 }
 
@@ -424,9 +422,8 @@ void write_number(const std::string& text, base::JsonWriter& json) {
   const std::string name = text.substr(0, equals);
   const std::string value = text.substr(std::min(equals + 1, text.size()));
   if (std::find(kNames.begin(), kNames.end(), name) == kNames.end()) {
-    throw Failed("--set " + in_quotes(text) + "; expected limit=, burst=, per= or lease=" +
-                     rules::did_you_mean(name, {kNames.begin(), kNames.end()}),
-                 kUsage);
+    throw wrong_usage("--set " + in_quotes(text) + "; expected limit=, burst=, per= or lease=" +
+                      rules::did_you_mean(name, {kNames.begin(), kNames.end()}));
   }
   if (name == "per" || name == "lease") {
     json.member(name, value);
@@ -434,9 +431,8 @@ void write_number(const std::string& text, base::JsonWriter& json) {
   }
   const auto number = base::read_number<std::uint64_t>(value);
   if (!number) {
-    throw Failed(
-        "--set " + in_quotes(text) + "; expected a whole number from 0 to 9007199254740991",
-        kUsage);
+    throw wrong_usage("--set " + in_quotes(text) +
+                      "; expected a whole number from 0 to 9007199254740991");
   }
   json.member(name, *number);
 }
@@ -446,10 +442,9 @@ std::string body_of(const KeyFlags& flags) {
   json.begin_object().key("attributes").begin_object();
   for (const std::string& one : flags.attributes) {
     if (base::find_invalid_utf8(value_in(one)) != one.npos) {
-      throw Failed("the attribute " + in_quotes(name_in(one)) +
-                       " is not UTF-8; expected an import of its counter, with %XX for the bytes "
-                       "that are not",
-                   kUsage);
+      throw wrong_usage("the attribute " + in_quotes(name_in(one)) +
+                        " is not UTF-8; expected an import of its counter, with %XX for the bytes "
+                        "that are not");
     }
     json.member(name_in(one), value_in(one));
   }
@@ -538,36 +533,32 @@ int start_block(const KeyFlags& flags) {
 
 void check(const KeyFlags& flags) {
   if (flags.actions() > 1) {
-    throw Failed(
+    throw wrong_usage(
         "expected at most one of --reset, --set, --plan, --unlimited, --unset, --block "
-        "and --unblock",
-        kUsage);
+        "and --unblock");
   }
   if (!flags.length.empty() && !flags.until.empty()) {
-    throw Failed("expected at most one of --for and --until", kUsage);
+    throw wrong_usage("expected at most one of --for and --until");
   }
   if ((!flags.length.empty() || !flags.until.empty()) && !flags.gives()) {
-    throw Failed(
+    throw wrong_usage(
         "--for and --until say how long an override lasts; expected --set, --plan or "
-        "--unlimited with them, or --block TIME",
-        kUsage);
+        "--unlimited with them, or --block TIME");
   }
   const auto length = core::parse_period(flags.block);
   const bool is_time = flags.block.empty() || flags.block == "forever" || length;
   if (!is_time && !base::parse_rfc3339(flags.block)) {
-    throw Failed(
-        "--block: " + length.error() + ", an instant such as 2026-12-01T00:00:00Z, or forever",
-        kUsage);
+    throw wrong_usage("--block: " + length.error() +
+                      ", an instant such as 2026-12-01T00:00:00Z, or forever");
   }
   const bool has_place = !flags.place.empty() || !flags.attributes.empty();
   if (!flags.counter.empty() && (has_place || !flags.unset)) {
-    throw Failed("--counter is for --unset, without RULE and attributes", kUsage);
+    throw wrong_usage("--counter is for --unset, without RULE and attributes");
   }
   if (flags.counter.empty() && flags.place.empty()) {
-    throw Failed(
+    throw wrong_usage(
         "a rule is missing; expected RULE or RULE/LIMIT and NAME=VALUE, or one of the "
-        "commands list, import, export, dump",
-        kUsage);
+        "commands list, import, export, dump");
   }
   if (flags.counter.empty()) check_place(flags.place);
 }

@@ -113,14 +113,13 @@ class LedgerReader {
   void read(const LedgerFlags& flags) {
     std::vector<std::string> files = flags.files;
     if (!files.empty() && !flags.store->store.empty()) {
-      throw Failed("both FILE and --store are given; expected one of them", kUsage);
+      throw wrong_usage("both FILE and --store are given; expected one of them");
     }
     if (files.empty()) {
       const server::Config config = config_of(*flags.store);
       if (config.store != "memory") return read(config);
       if (config.ledger.file.empty()) {
-        throw Failed("there is no FILE; expected one, or --store URL for a ledger in Redis",
-                     kUsage);
+        throw wrong_usage("there is no FILE; expected one, or --store URL for a ledger in Redis");
       }
       files.push_back(config.ledger.file);
     }
@@ -359,9 +358,9 @@ Columns columns_of(std::string_view by) {
   Columns columns;
   for (const std::string_view name : base::split(by, ',')) {
     if (std::ranges::find(names, name) == names.end()) {
-      throw Failed("--by has " + rules::in_quotes(name) + "; expected " + rules::either(names) +
-                       ", separated by commas" + rules::did_you_mean(name, names),
-                   kUsage);
+      throw wrong_usage("--by has " + rules::in_quotes(name) + "; expected " +
+                        rules::either(names) + ", separated by commas" +
+                        rules::did_you_mean(name, names));
     }
     columns.push_back(name);
   }
@@ -380,10 +379,9 @@ std::optional<Instant> bound_of(const char* flag, const std::string& text,
     return Instant{std::chrono::seconds{zone.first_at(local)}};
   }
   if (const auto instant = base::parse_rfc3339(text)) return instant;
-  throw Failed(std::string(flag) + " is " + rules::in_quotes(text) +
-                   "; expected a day such as 2026-11-01, or an instant such as "
-                   "2026-11-01T12:00:00Z",
-               kUsage);
+  throw wrong_usage(std::string(flag) + " is " + rules::in_quotes(text) +
+                    "; expected a day such as 2026-11-01, or an instant such as "
+                    "2026-11-01T12:00:00Z");
 }
 
 using Groups = std::map<std::vector<std::string>, std::int64_t>;
@@ -417,7 +415,7 @@ void print_table(const Columns& columns, const Groups& groups) {
 int sum(const LedgerFlags& flags) {
   const auto columns = columns_of(flags.by);
   const auto zone = base::TimeZone::read(flags.zone);
-  if (!zone) throw Failed("--zone: " + zone.error(), kUsage);
+  if (!zone) throw wrong_usage("--zone: " + zone.error());
   const auto from = bound_of("--from", flags.from, *zone);
   const auto to = bound_of("--to", flags.to, *zone);
   Groups groups;

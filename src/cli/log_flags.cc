@@ -80,7 +80,7 @@ void LogFlags::set(replay::LogInput& input, ProgressLine& progress) const {
   for (const std::string& field : fields) {
     const std::size_t equals = field.find('=');
     if (equals == 0 || equals == field.npos || equals + 1 == field.size()) {
-      throw unreadable("--field " + field + ": expected NAME=SOURCE", kUsage);
+      throw wrong_argument("--field " + field + ": expected NAME=SOURCE");
     }
     input.fields.push_back({rules::normalized(field.substr(0, equals)), field.substr(equals + 1)});
   }
@@ -93,7 +93,7 @@ void LogFlags::set(replay::LogInput& input, ProgressLine& progress) const {
     std::error_code ignored;
     if (std::filesystem::is_regular_file(log, ignored) &&
         !paths.insert(std::filesystem::canonical(log, ignored).string()).second) {
-      throw unreadable(log + " is given twice: its requests would count twice", kUsage);
+      throw wrong_argument(log + " is given twice: its requests would count twice");
     }
   }
   if (logs.size() > 1) input.starts = replay::starts_of(input);
@@ -127,7 +127,7 @@ void check_fields(const std::vector<replay::FieldMapping>& fields,
     what +=
         "'; expected time, ip, method, path, host, status, cost, costs.LIMIT, header.NAME, "
         "query.NAME, cookie.NAME, body.NAME or an attribute that a rule reads";
-    throw unreadable(what + proposal, kUsage);
+    throw wrong_argument(what + proposal);
   }
 }
 
@@ -143,25 +143,23 @@ std::size_t report_columns() {
   return std::max<std::size_t>(columns, replay::kLeastColumns);
 }
 
-Failed unreadable(const std::string& text, int status) {
-  return Failed(replay::printable(text), status);
-}
+Failed unreadable(const std::string& text) { return Failed(replay::printable(text)); }
+Failed wrong_argument(const std::string& text) { return wrong_usage(replay::printable(text)); }
 
 void check_page(const std::string& path, const std::vector<std::string>& inputs) {
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(path, ignored)) return;
   for (const std::string& input : inputs) {
     if (!std::filesystem::equivalent(input, path, ignored)) continue;
-    throw unreadable("--html " + path + " is one of the inputs; expected another file", kUsage);
+    throw wrong_argument("--html " + path + " is one of the inputs; expected another file");
   }
   std::string start(9, '\0');
   std::ifstream(path, std::ios::binary)
       .read(start.data(), static_cast<std::streamsize>(start.size()));
   const bool is_empty = std::filesystem::file_size(path, ignored) == 0;
   if (is_empty || start == "<!DOCTYPE" || start == "<!doctype") return;
-  throw unreadable(
-      "--html " + path + " is no HTML page, and would be overwritten; expected another file",
-      kUsage);
+  throw wrong_argument("--html " + path +
+                       " is no HTML page, and would be overwritten; expected another file");
 }
 
 void write_page(const std::string& path, const std::string& page) {

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cstddef>
 #include <initializer_list>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -59,8 +58,10 @@ void check_fields(const std::vector<replay::FieldMapping>& fields,
 // Returns the width of reports: COLUMNS, or that of the terminal, or kUsualColumns.
 std::size_t report_columns();
 
-// An error of a subcommand that reads logs. It may contain text of any origin.
-Failed unreadable(const std::string& text, int status = kFailed);
+// Errors of a subcommand that reads logs: a failure, and wrong usage. They may contain text of any
+// origin.
+Failed unreadable(const std::string& text);
+Failed wrong_argument(const std::string& text);
 
 // Writes a page to a file. Throws Failed.
 void write_page(const std::string& path, const std::string& page);

@@ -156,9 +156,9 @@ void check_costs(const std::vector<replay::FieldMapping>& fields, const RuleSet&
     if (!field.name.starts_with(kCosts)) continue;
     const std::string limit = field.name.substr(kCosts.size());
     if (limits.contains(limit)) continue;
-    throw unreadable(field.option() + ": no rule has a limit '" + limit + "'; expected one of: " +
-                         rules::either(names) + rules::did_you_mean(limit, names),
-                     kUsage);
+    throw wrong_argument(field.option() + ": no rule has a limit '" + limit +
+                         "'; expected one of: " + rules::either(names) +
+                         rules::did_you_mean(limit, names));
   }
 }
 

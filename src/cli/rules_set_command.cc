@@ -88,10 +88,9 @@ ChangePlace changed_place(const std::string& text, bool is_whole) {
   const std::string name = rest.substr(0, slash);
   std::string limit = slash == rest.npos ? "" : rest.substr(slash + 1);
   if (name.empty() || (slash != rest.npos && limit.empty())) {
-    throw Failed(base::in_quotes(text) +
-                     " names no rule; expected RULE, RULE/LIMIT such as api/requests, "
-                     "plans/PLAN/LIMIT, or prices/MODEL",
-                 kUsage);
+    throw wrong_usage(base::in_quotes(text) +
+                      " names no rule; expected RULE, RULE/LIMIT such as api/requests, "
+                      "plans/PLAN/LIMIT, or prices/MODEL");
   }
   const auto with_slashes = [](std::string part) {
     for (std::size_t at = 0; (at = part.find("%2F", at)) != part.npos;) part.replace(at, 3, "/");
@@ -99,11 +98,10 @@ ChangePlace changed_place(const std::string& text, bool is_whole) {
   };
   if (is_whole && !limit.empty()) {
     const std::string whole = (is_plan ? std::string(kPlans) : "") + name;
-    throw Failed(
+    throw wrong_usage(
         "--for 0s ends all temporary changes of a rule or a plan, not of one limit; "
         "expected sluice rules set " +
-            whole + " --for 0s",
-        kUsage);
+        whole + " --for 0s");
   }
   limit = with_slashes(limit);
   return {(is_plan ? "/v1/plans/" : "/v1/rules/") + encoded_once(name),
@@ -113,26 +111,26 @@ ChangePlace changed_place(const std::string& text, bool is_whole) {
 // "input=4 output=20" as the body of a PATCH.
 std::string price_body(const ChangeFlags& flags) {
   if (!flags.length.empty()) {
-    throw Failed("--for does not apply to prices; expected it with a rule or a plan", kUsage);
+    throw wrong_usage("--for does not apply to prices; expected it with a rule or a plan");
   }
   if (flags.dry_run) {
-    throw Failed("--dry-run does not apply to prices; expected it with a rule or a plan", kUsage);
+    throw wrong_usage("--dry-run does not apply to prices; expected it with a rule or a plan");
   }
   boost::json::object prices;
   for (const std::string& text : flags.values) {
     const std::size_t equals = std::min(text.find('='), text.size());
     const std::string value = text.substr(std::min(equals + 1, text.size()));
     if (equals == 0 || !base::is_digits(value) || value.size() > 18) {
-      throw Failed(base::in_quotes(text) + " is no price; expected NAME=NUMBER, such as input=4",
-                   kUsage);
+      throw wrong_usage(base::in_quotes(text) +
+                        " is no price; expected NAME=NUMBER, such as input=4");
     }
     if (!prices.emplace(text.substr(0, equals), std::stoull(value)).second) {
-      throw Failed(base::in_quotes(text.substr(0, equals)) + " is given twice; expected it once",
-                   kUsage);
+      throw wrong_usage(base::in_quotes(text.substr(0, equals)) +
+                        " is given twice; expected it once");
     }
   }
   if (prices.empty()) {
-    throw Failed("nothing is changed; expected NAME=NUMBER after " + flags.place, kUsage);
+    throw wrong_usage("nothing is changed; expected NAME=NUMBER after " + flags.place);
   }
   return boost::json::serialize(prices);
 }
@@ -148,9 +146,8 @@ bool is_price_of_plan(std::string_view name) {
 void add_plan_price(boost::json::object& members, const std::string& name,
                     const std::string& value) {
   if (!base::is_digits(value) || value.size() > 18) {
-    throw Failed(base::in_quotes(name + "=" + value) +
-                     " is no price; expected a whole number, such as " + name + "=4",
-                 kUsage);
+    throw wrong_usage(base::in_quotes(name + "=" + value) +
+                      " is no price; expected a whole number, such as " + name + "=4");
   }
   const std::size_t dot = name.rfind('.');
   const std::string model = name.substr(kPricesOf.size(), dot - kPricesOf.size());
@@ -161,7 +158,7 @@ void add_plan_price(boost::json::object& members, const std::string& name,
   };
   auto& prices = object_in(object_in(members, "prices"), model);
   if (!prices.emplace(name.substr(dot + 1), std::stoull(value)).second) {
-    throw Failed(base::in_quotes(name) + " is given twice; expected it once", kUsage);
+    throw wrong_usage(base::in_quotes(name) + " is given twice; expected it once");
   }
 }
 
@@ -183,11 +180,10 @@ std::string change_body(const ChangeFlags& flags, const ChangePlace& place) {
   if (place.has_prices) return price_body(flags);
   static constexpr std::array<std::string_view, 2> kOfRule{"mode", "on_store_error"};
   const auto length = core::parse_period(flags.length);
-  if (!flags.length.empty() && !length) throw Failed("--for: " + length.error(), kUsage);
+  if (!flags.length.empty() && !length) throw wrong_usage("--for: " + length.error());
   if (flags.values.empty() && (flags.length.empty() || *length > Duration{0})) {
-    throw Failed("nothing is changed; expected NAME=VALUE after " + flags.place +
-                     ", or --for 0s to end temporary changes",
-                 kUsage);
+    throw wrong_usage("nothing is changed; expected NAME=VALUE after " + flags.place +
+                      ", or --for 0s to end temporary changes");
   }
   boost::json::object members;
   for (const std::string& text : flags.values) {
@@ -201,26 +197,24 @@ std::string change_body(const ChangeFlags& flags, const ChangePlace& place) {
     if (value.empty() || (!is_of_limit && !is_of_rule)) {
       const std::vector<std::string_view> names{
           "limit", "per", "burst", "lease", "mode", "on_store_error", "prices.MODEL.NAME"};
-      throw Failed(base::in_quotes(text) + " is no change; expected NAME=VALUE, where NAME is " +
-                       rules::either(names) +
-                       (value.empty() ? "" : rules::did_you_mean(name, names)),
-                   kUsage);
+      throw wrong_usage(
+          base::in_quotes(text) + " is no change; expected NAME=VALUE, where NAME is " +
+          rules::either(names) + (value.empty() ? "" : rules::did_you_mean(name, names)));
     }
     if (is_of_limit == place.limit.empty()) {
-      throw Failed("'" + name + "' belongs to a " + (is_of_limit ? "limit" : "rule") +
-                       "; expected " + (is_of_limit ? "RULE/LIMIT" : "RULE") + " before it",
-                   kUsage);
+      throw wrong_usage("'" + name + "' belongs to a " + (is_of_limit ? "limit" : "rule") +
+                        "; expected " + (is_of_limit ? "RULE/LIMIT" : "RULE") + " before it");
     }
     if (is_price) {
       add_plan_price(members, name, value);
       continue;
     }
     if (members.contains(name))
-      throw Failed("'" + name + "' is given twice; expected it once", kUsage);
+      throw wrong_usage("'" + name + "' is given twice; expected it once");
     const bool is_number = name == "limit" || name == "burst";
     if (is_number && (!base::is_digits(value) || value.size() > 18)) {
-      throw Failed(base::in_quotes(text) + "; expected a whole number from 0 to 9007199254740991",
-                   kUsage);
+      throw wrong_usage(base::in_quotes(text) +
+                        "; expected a whole number from 0 to 9007199254740991");
     }
     members[name] = is_number ? boost::json::value(std::stoull(value)) : boost::json::value(value);
   }

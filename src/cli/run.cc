@@ -172,11 +172,11 @@ std::string reference_of(const std::string& name, bool is_schema) {
     list.append(one.name).append(12 - one.name.size(), ' ').append(one.about).append("\n");
   }
   if (name.empty() && !is_schema) return list;
-  throw Failed((name.empty() ? "a schema needs a name"
-                             : "there is no " + std::string(is_schema ? "schema" : "reference") +
-                                   " called " + rules::in_quotes(name)) +
-                   "; expected " + rules::either(names) + rules::did_you_mean(name, names),
-               kUsage);
+  throw wrong_usage((name.empty()
+                         ? "a schema needs a name"
+                         : "there is no " + std::string(is_schema ? "schema" : "reference") +
+                               " called " + rules::in_quotes(name)) +
+                    "; expected " + rules::either(names) + rules::did_you_mean(name, names));
 }
 
 void add_docs(Command app, int& status) {

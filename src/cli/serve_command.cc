@@ -83,7 +83,7 @@ std::string find_mistake(const ServeFlags& flags) {
 
 int serve(const ServeFlags& flags) {
   if (const std::string mistake = find_mistake(flags); !mistake.empty()) {
-    throw Failed(mistake, kUsage);
+    throw wrong_usage(mistake);
   }
   server::Config config;
   const bool is_found = flags.config.empty() && has_local_config();
@@ -99,14 +99,14 @@ int serve(const ServeFlags& flags) {
   override_with(flags, config);
   if (!flags.ledger.empty()) {
     const auto wrong = server::set_ledger(flags.ledger, config.ledger);
-    if (!wrong.empty()) throw Failed("--ledger: " + wrong, kUsage);
+    if (!wrong.empty()) throw wrong_usage("--ledger: " + wrong);
   }
   // The message does not repeat the URL, because it may contain a password.
   if (const auto wrong = server::find_store_error(config.store, config.redis); !wrong.empty()) {
-    throw Failed("--store: " + wrong, kUsage);
+    throw wrong_usage("--store: " + wrong);
   }
   if (const auto conflict = server::find_conflict(config); !conflict.empty()) {
-    throw Failed(conflict, kUsage);
+    throw wrong_usage(conflict);
   }
   const auto on_ready = [](const std::string& ready_line, const std::string& hint) {
     std::cout << ready_line << std::endl;

@@ -64,20 +64,19 @@ server::Config config_of(const StoreFlags& flags) {
     config.redis.password.variable.clear();
   }
   if (flags.prefix.find_first_of("{}") != std::string::npos) {
-    throw Failed("--prefix contains braces; expected text without braces, which mark tags", kUsage);
+    throw wrong_usage("--prefix contains braces; expected text without braces, which mark tags");
   }
   if (const auto wrong = server::find_store_error(config.store, config.redis); !wrong.empty()) {
-    throw Failed("--store: " + wrong, kUsage);
+    throw wrong_usage("--store: " + wrong);
   }
   return config;
 }
 
 RedisOptions redis_options_of(const server::Config& config) {
   if (config.store == "memory") {
-    throw Failed(
+    throw wrong_usage(
         "there is no store in Redis; expected --store URL, such as redis://127.0.0.1:6379, or "
-        "--config FILE",
-        kUsage);
+        "--config FILE");
   }
   auto options = server::redis_options(config);
   if (!options) throw Failed(options.error());

@@ -86,8 +86,6 @@ struct SuggestFlags {
   std::string html;
 };
 
-Failed wrong_argument(const std::string& text) { return unreadable(text, kUsage); }
-
 // Returns the share of "0.1%", or nothing.
 std::optional<double> share_of(const std::string& text) {
   char* end = nullptr;

@@ -65,29 +65,27 @@ int ask_server(const TryFlags& arguments) {
   if (!arguments.rules.empty()) words.insert(words.begin(), arguments.rules);
   for (const std::string& word : words) {
     if (!is_address(word)) continue;
-    throw Failed(
+    throw wrong_usage(
         "--server takes no address; expected that of the administration after --admin, "
         "such as --admin 127.0.0.1:6070, instead of " +
-            rules::in_quotes(word),
-        kUsage);
+        rules::in_quotes(word));
   }
   const auto request = server::WrittenRequest::read(words);
-  if (!request) throw Failed(request.error(), kUsage);
+  if (!request) throw wrong_usage(request.error());
   if (!arguments.at.empty() || arguments.every != "0s") {
-    throw Failed("--at and --every are for rules in memory; a server has its own time", kUsage);
+    throw wrong_usage("--at and --every are for rules in memory; a server has its own time");
   }
   if (arguments.count > 1 && !arguments.consume) {
-    throw Failed("-n needs --consume: without it each request is answered like the first", kUsage);
+    throw wrong_usage("-n needs --consume: without it each request is answered like the first");
   }
   if (arguments.count > server::kMostTried) {
-    throw Failed("-n " + std::to_string(arguments.count) +
-                     " is too many for a server; expected at most " +
-                     std::to_string(server::kMostTried),
-                 kUsage);
+    throw wrong_usage("-n " + std::to_string(arguments.count) +
+                      " is too many for a server; expected at most " +
+                      std::to_string(server::kMostTried));
   }
   std::string body;
   for (const std::string& word : words) {
-    if (word.find('\n') != word.npos) throw Failed("a word has two lines; expected one", kUsage);
+    if (word.find('\n') != word.npos) throw wrong_usage("a word has two lines; expected one");
     body.append(body.empty() ? "" : "\n").append(word);
   }
   AdminClient client(*arguments.admin);
@@ -105,29 +103,27 @@ int ask_server(const TryFlags& arguments) {
 int try_requests(const TryFlags& arguments) {
   if (arguments.server) return ask_server(arguments);
   if (arguments.rules.empty() || arguments.request.empty()) {
-    throw Failed(
+    throw wrong_usage(
         "expected RULES and REQUEST, such as rules.yaml 'POST /login ip=192.0.2.1', or "
-        "--server and REQUEST",
-        kUsage);
+        "--server and REQUEST");
   }
-  if (arguments.consume) throw Failed("--consume is only for --server", kUsage);
+  if (arguments.consume) throw wrong_usage("--consume is only for --server");
   const auto request = server::WrittenRequest::read(arguments.request);
-  if (!request) throw Failed(request.error(), kUsage);
+  if (!request) throw wrong_usage(request.error());
   GivenTime clock;
   clock.at = SystemClock::instance().now();
   if (!arguments.at.empty()) {
     const auto at = base::parse_rfc3339(arguments.at);
     if (!at) {
-      throw Failed("--at " + rules::in_quotes(arguments.at) +
-                       " is no time; expected one such as 2026-03-31T23:59:00Z",
-                   kUsage);
+      throw wrong_usage("--at " + rules::in_quotes(arguments.at) +
+                        " is no time; expected one such as 2026-03-31T23:59:00Z");
     }
     clock.at = *at;
   }
   const auto every = core::parse_period(arguments.every);
-  if (!every) throw Failed("--every: " + every.error(), kUsage);
+  if (!every) throw wrong_usage("--every: " + every.error());
   if (*every > kMaxPeriod) {
-    throw Failed("--every " + arguments.every + " is too long; expected at most 366d", kUsage);
+    throw wrong_usage("--every " + arguments.every + " is too long; expected at most 366d");
   }
   const auto rules = RuleSet::load(arguments.rules);
   print_errors(rules ? rules->warnings() : rules.error());
