@@ -186,33 +186,28 @@ std::shared_ptr<AdminFlags> add_admin_flags(Command command, bool has_config,
   auto flags = std::make_shared<AdminFlags>();
   const std::string help =
       "The address of the server's administration; https://HOST:PORT for TLS [127.0.0.1:6070]";
-  const Option admin =
-      servers == nullptr
-          ? command.add_option("--admin", flags->admin, help)
-          : command.add_option("--admin", *servers, help + "; once for each server").take_all();
-  admin.type_name("ADDR");
-  if (!has_config) {
-    command
-        .add_option("--config", flags->config,
-                    "Read the token, and the address if none is given, from this server "
-                    "configuration file [./sluice.yaml]")
-        .type_name("FILE");
+  if (servers == nullptr) {
+    command.add_option("--admin", flags->admin, help, "ADDR");
+  } else {
+    command.add_option("--admin", *servers, help + "; once for each server", "ADDR").take_all();
   }
+  if (!has_config) {
+    command.add_option("--config", flags->config,
+                       "Read the token, and the address if none is given, from this server "
+                       "configuration file [./sluice.yaml]",
+                       "FILE");
+  }
+  command.add_option("--token-file", flags->token_file,
+                     "The file that contains the administration token", "FILE");
+  command.add_option("--ca-file", flags->ca_file,
+                     "The file of certificate authorities for https://, PEM [the system's]",
+                     "FILE");
+  command.add_option("--cert-file", flags->cert_file,
+                     "The file of a client certificate and its key for TLS, PEM", "FILE");
   command
-      .add_option("--token-file", flags->token_file,
-                  "The file that contains the administration token")
-      .type_name("FILE");
-  command
-      .add_option("--ca-file", flags->ca_file,
-                  "The file of certificate authorities for https://, PEM [the system's]")
-      .type_name("FILE");
-  command
-      .add_option("--cert-file", flags->cert_file,
-                  "The file of a client certificate and its key for TLS, PEM")
-      .type_name("FILE");
-  command.add_option("--timeout", flags->timeout, "The longest time to wait for each answer [10]")
-      .range(0.1, 3600.0)
-      .type_name("SECONDS");
+      .add_option("--timeout", flags->timeout, "The longest time to wait for each answer [10]",
+                  "SECONDS")
+      .range(0.1, 3600.0);
   return flags;
 }
 

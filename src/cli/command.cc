@@ -179,8 +179,7 @@ void add_check(Command app, int& status, const FileKind& kind) {
     command.add_option("FILE", *files, about).required();
   } else {
     command.add_option("FILE", *files, about + " [./" + kind.otherwise + "]");
-    command.add_option("--config", *config, "Check this file, if no other is named")
-        .type_name("FILE");
+    command.add_option("--config", *config, "Check this file, if no other is named", "FILE");
   }
   auto strict = std::make_shared<bool>(false);
   if (kind.add_options) {
@@ -204,9 +203,6 @@ void add_check(Command app, int& status, const FileKind& kind) {
   });
 }
 
-Option Option::type_name(const std::string& name) const {
-  return Option(*option_->type_name(name));
-}
 Option Option::required() const { return Option(*option_->required()); }
 Option Option::excludes(Option other) const { return Option(*option_->excludes(other.option_)); }
 Option Option::show_default() const { return Option(*option_->capture_default_str()); }
@@ -242,20 +238,20 @@ Command Command::add_subcommand(const std::string& name, const std::string& desc
 }
 
 template <typename T>
-Option Command::add_option(const std::string& name, T& value,
-                           const std::string& description) const {
-  return Option(*app_->add_option(name, value, description));
+Option Command::add_option(const std::string& name, T& value, const std::string& description,
+                           const std::string& type) const {
+  CLI::Option& option = *app_->add_option(name, value, description);
+  if (!type.empty()) option.type_name(type);
+  return Option(option);
 }
-template Option Command::add_option(const std::string&, std::string&, const std::string&) const;
-template Option Command::add_option(const std::string&, std::optional<std::string>&,
-                                    const std::string&) const;
-template Option Command::add_option(const std::string&, std::vector<std::string>&,
-                                    const std::string&) const;
-template Option Command::add_option(const std::string&, std::uint32_t&, const std::string&) const;
-template Option Command::add_option(const std::string&, std::uint64_t&, const std::string&) const;
-template Option Command::add_option(const std::string&, std::optional<std::uint64_t>&,
-                                    const std::string&) const;
-template Option Command::add_option(const std::string&, double&, const std::string&) const;
+using Text = const std::string&;
+template Option Command::add_option(Text, std::string&, Text, Text) const;
+template Option Command::add_option(Text, std::optional<std::string>&, Text, Text) const;
+template Option Command::add_option(Text, std::vector<std::string>&, Text, Text) const;
+template Option Command::add_option(Text, std::uint32_t&, Text, Text) const;
+template Option Command::add_option(Text, std::uint64_t&, Text, Text) const;
+template Option Command::add_option(Text, std::optional<std::uint64_t>&, Text, Text) const;
+template Option Command::add_option(Text, double&, Text, Text) const;
 
 Option Command::add_flag(const std::string& name, bool& value,
                          const std::string& description) const {

@@ -43,7 +43,6 @@ class Option {
  public:
   explicit Option(CLI::Option& option) : option_(&option) {}
 
-  Option type_name(const std::string& name) const;
   Option required() const;
   Option excludes(Option other) const;
   Option show_default() const;
@@ -66,8 +65,10 @@ class Command {
   explicit Command(CLI::App& app) : app_(&app) {}
 
   Command add_subcommand(const std::string& name, const std::string& description) const;
+  // `type`: what the help calls the value; by default its type.
   template <typename T>
-  Option add_option(const std::string& name, T& value, const std::string& description) const;
+  Option add_option(const std::string& name, T& value, const std::string& description,
+                    const std::string& type = {}) const;
   Option add_flag(const std::string& name, bool& value, const std::string& description) const;
   void require_subcommand() const;
   void footer(const std::string& text) const;

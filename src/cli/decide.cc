@@ -196,10 +196,10 @@ void add_decide(Command app, int& status) {
   const auto store = add_store_flags(command);
   store->finds_config = false;  // a filter of requests has the store in memory
   const auto rules = std::make_shared<std::string>(), overrides = std::make_shared<std::string>();
-  command.add_option("--rules", *rules, "The rules file that decides lines with attributes")
-      .type_name("FILE");
-  command.add_option("--overrides", *overrides, "The file of overrides of a server (overrides.txt)")
-      .type_name("FILE");
+  command.add_option("--rules", *rules, "The rules file that decides lines with attributes",
+                     "FILE");
+  command.add_option("--overrides", *overrides, "The file of overrides of a server (overrides.txt)",
+                     "FILE");
   command.footer(kDecideHelp);
   command.run(status, "decide",
               [store, rules, overrides] { return decide_with(*store, *rules, *overrides); });

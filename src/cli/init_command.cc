@@ -448,23 +448,18 @@ void add_init(Command app, int& status) {
   const Command command =
       app.add_subcommand("init", "Write rules, a configuration and what a gateway needs");
   const auto flags = std::make_shared<InitFlags>();
-  command.add_option("--gateway", flags->gateway, "nginx, caddy or envoy")
-      .type_name("NAME")
+  command.add_option("--gateway", flags->gateway, "nginx, caddy or envoy", "NAME")
       .check(find_wrong_gateway);
-  command.add_option("--key", flags->key, "By what clients differ: ip, user or header.NAME [ip]")
-      .type_name("KEY")
+  command
+      .add_option("--key", flags->key, "By what clients differ: ip, user or header.NAME [ip]",
+                  "KEY")
       .check(find_wrong_key);
-  command.add_option("--limit", flags->limit, "How many requests each client has [100]")
-      .type_name("N")
+  command.add_option("--limit", flags->limit, "How many requests each client has [100]", "N")
       .check(find_wrong_limit);
-  command.add_option("--per", flags->per, "In which time [1m]")
-      .type_name("PERIOD")
-      .check(find_wrong_period);
-  command.add_option("--store", flags->store, "memory, or redis://HOST:PORT [memory]")
-      .type_name("URL")
+  command.add_option("--per", flags->per, "In which time [1m]", "PERIOD").check(find_wrong_period);
+  command.add_option("--store", flags->store, "memory, or redis://HOST:PORT [memory]", "URL")
       .check(find_wrong_store);
-  command.add_option("--dir", flags->folder, "The folder for the files")
-      .type_name("FOLDER")
+  command.add_option("--dir", flags->folder, "The folder for the files", "FOLDER")
       .check(find_wrong_folder)
       .show_default();
   command.add_flag("--force", flags->force, "Overwrite files");

@@ -629,27 +629,22 @@ void add_key(Command app, int& status) {
   command.add_flag("--reset", flags->reset, "Fill its counters");
   command
       .add_option("--set", flags->numbers,
-                  "Set an override with these numbers: limit=N, burst=N, per=PERIOD, lease=PERIOD")
-      .type_name("NAME=VALUE,...")
+                  "Set an override with these numbers: limit=N, burst=N, per=PERIOD, lease=PERIOD",
+                  "NAME=VALUE,...")
       .take_all();
-  command.add_option("--plan", flags->plan, "Set an override with the numbers of this plan")
-      .type_name("NAME");
+  command.add_option("--plan", flags->plan, "Set an override with the numbers of this plan",
+                     "NAME");
   command.add_flag("--unlimited", flags->unlimited, "Set an override without a limit");
-  command
-      .add_option("--for", flags->length, "How long the override lasts, such as 1h [without end]")
-      .type_name("PERIOD");
-  command.add_option("--until", flags->until, "When the override ends (RFC 3339)")
-      .type_name("INSTANT");
+  command.add_option("--for", flags->length,
+                     "How long the override lasts, such as 1h [without end]", "PERIOD");
+  command.add_option("--until", flags->until, "When the override ends (RFC 3339)", "INSTANT");
   command.add_flag("--unset", flags->unset, "Remove the override");
-  command
-      .add_option("--counter", flags->counter,
-                  "With --unset: the counter of the override, instead of RULE")
-      .type_name("COUNTER");
-  command
-      .add_option(
-          "--block", flags->block,
-          "Deny all its requests for a time such as 15m, until an instant (RFC 3339), or forever")
-      .type_name("TIME");
+  command.add_option("--counter", flags->counter,
+                     "With --unset: the counter of the override, instead of RULE", "COUNTER");
+  command.add_option(
+      "--block", flags->block,
+      "Deny all its requests for a time such as 15m, until an instant (RFC 3339), or forever",
+      "TIME");
   command.add_flag("--unblock", flags->unblock, "End its block, also one after repeated denials");
   command.add_flag("--json", flags->json, "Print the answer of the server as JSON");
   const auto servers = std::make_shared<std::vector<std::string>>();

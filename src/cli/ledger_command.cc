@@ -448,10 +448,8 @@ void add_ledger(Command app, int& status) {
     if (sums) {
       sub.add_option("--by", flags->by, "The columns of a group, separated by commas")
           .show_default();
-      sub.add_option("--from", flags->from, "The first day or instant that counts")
-          .type_name("WHEN");
-      sub.add_option("--to", flags->to, "The first day or instant that does not count")
-          .type_name("WHEN");
+      sub.add_option("--from", flags->from, "The first day or instant that counts", "WHEN");
+      sub.add_option("--to", flags->to, "The first day or instant that does not count", "WHEN");
       sub.add_option("--zone", flags->zone, "The time zone of days and months").show_default();
       sub.add_flag("--csv", flags->csv, "Print CSV");
     }

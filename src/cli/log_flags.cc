@@ -68,8 +68,8 @@ void LogFlags::add_to(Command command) {
       .show_default();
   command
       .add_option("--field", fields,
-                  "NAME=SOURCE: an attribute or a cost from a JSON field or a column; repeatable")
-      .type_name("NAME=SOURCE")
+                  "NAME=SOURCE: an attribute or a cost from a JSON field or a column; repeatable",
+                  "NAME=SOURCE")
       .take_all();
   command.add_flag("--quiet", quiet, "No progress line on the terminal");
 }

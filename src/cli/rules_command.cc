@@ -253,12 +253,11 @@ struct PushFlags {
 std::shared_ptr<PushFlags> add_push_flags(Command command) {
   auto flags = std::make_shared<PushFlags>();
   command
-      .add_option("--expect", flags->expect, "Push only if this version is in Redis; 0: no rules")
-      .type_name("VERSION")
+      .add_option("--expect", flags->expect, "Push only if this version is in Redis; 0: no rules",
+                  "VERSION")
       .non_negative();
   command.add_flag("--dry-run", flags->dry_run, "Print what would change without pushing");
-  command.add_option("--by", flags->by, "Who pushes, for the history [USER@HOST]")
-      .type_name("NAME")
+  command.add_option("--by", flags->by, "Who pushes, for the history [USER@HOST]", "NAME")
       .check(server::find_wrong_by);
   return flags;
 }
@@ -516,8 +515,7 @@ void add_history(Command rules, int& status) {
   const auto source = add_source_flags(command);
   const auto most = std::make_shared<std::uint64_t>(50);
   const auto json = std::make_shared<bool>(false);
-  command.add_option("--max", *most, "How many versions at most")
-      .type_name("N")
+  command.add_option("--max", *most, "How many versions at most", "N")
       .range(std::uint64_t{1}, std::uint64_t{1000})
       .show_default();
   command.add_flag("--json", *json, "Print a JSON object for each version");

@@ -351,17 +351,15 @@ void add_rules_set(Command rules, int& status) {
       .add_option("CHANGE", flags->values, "NAME=VALUE, such as limit=20,burst=40 or mode=shadow")
       .comma_separated();
   flags->admin = add_admin_flags(command, false, &flags->servers);
-  command
-      .add_option("--for", flags->length,
-                  "Change rules or plans for this time, such as 1h; 0s ends the changes")
-      .type_name("DURATION");
+  command.add_option("--for", flags->length,
+                     "Change rules or plans for this time, such as 1h; 0s ends the changes",
+                     "DURATION");
   command.add_flag("--dry-run", flags->dry_run,
                    "Print what would change, and warnings, without changing it");
-  command.add_option("--by", flags->by, "Who asks for it, for the history [USER@HOST]")
-      .type_name("NAME")
+  command.add_option("--by", flags->by, "Who asks for it, for the history [USER@HOST]", "NAME")
       .check(server::find_wrong_by);
-  command.add_option("--expect", flags->expect, "Change only this version of the server's rules")
-      .type_name("VERSION");
+  command.add_option("--expect", flags->expect, "Change only this version of the server's rules",
+                     "VERSION");
   command.footer(kChangeHelp);
   command.run(status, "rules set", [flags] { return change_servers(*flags); });
 }

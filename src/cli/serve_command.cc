@@ -123,39 +123,29 @@ void add_serve(Command app, int& status) {
   const Command command = app.add_subcommand(
       "serve", "Serve decisions over HTTP, gRPC (Envoy) and RESP (Redis clients)");
   auto flags = std::make_shared<ServeFlags>();
-  command.add_option("--config", flags->config, "The configuration file [./sluice.yaml]")
-      .type_name("FILE");
-  command
-      .add_option("--rules", flags->rules,
-                  "A rules file or directory; may be repeated. redis: the rules in the store")
-      .type_name("FILE");
-  command
-      .add_option("--envoy", flags->envoy,
-                  "A file or directory of Envoy's rate limit service; may be repeated")
-      .type_name("FILE");
+  command.add_option("--config", flags->config, "The configuration file [./sluice.yaml]", "FILE");
+  command.add_option("--rules", flags->rules,
+                     "A rules file or directory; may be repeated. redis: the rules in the store",
+                     "FILE");
+  command.add_option("--envoy", flags->envoy,
+                     "A file or directory of Envoy's rate limit service; may be repeated", "FILE");
   for (std::size_t i = 0; i < flags->addresses.size(); ++i) {
     const server::ListenAddress& one = server::kListenAddresses[i];
-    command
-        .add_option("--" + std::string(one.key), flags->addresses[i],
-                    "The address for " + std::string(one.title) + " [" +
-                        server::Config().*one.address + "]")
-        .type_name("ADDR");
+    command.add_option(
+        "--" + std::string(one.key), flags->addresses[i],
+        "The address for " + std::string(one.title) + " [" + server::Config().*one.address + "]",
+        "ADDR");
   }
+  command.add_option("--store", flags->store,
+                     "The store of the counters: memory, or redis://HOST:PORT [memory]", "URL");
+  command.add_option("--record", flags->record,
+                     "Record requests in this file, for sluice replay (docs/replay.md)", "FILE");
+  command.add_option("--ledger", flags->ledger,
+                     "Write every change of a budget: file:PATH or redis (docs/budgets.md) [off]",
+                     "WHERE");
   command
-      .add_option("--store", flags->store,
-                  "The store of the counters: memory, or redis://HOST:PORT [memory]")
-      .type_name("URL");
-  command
-      .add_option("--record", flags->record,
-                  "Record requests in this file, for sluice replay (docs/replay.md)")
-      .type_name("FILE");
-  command
-      .add_option("--ledger", flags->ledger,
-                  "Write every change of a budget: file:PATH or redis (docs/budgets.md) [off]")
-      .type_name("WHERE");
-  command
-      .add_option("--threads", flags->threads, "The number of event loops [number of processors]")
-      .type_name("N")
+      .add_option("--threads", flags->threads, "The number of event loops [number of processors]",
+                  "N")
       .range(1, 1024);
   command.footer(kServeHelp);
   command.run(status, {}, [flags] { return serve(*flags); });

@@ -15,20 +15,16 @@ namespace sluice::cli {
 
 std::shared_ptr<StoreFlags> add_store_flags(Command command) {
   auto flags = std::make_shared<StoreFlags>();
-  command.add_option("--store", flags->store, "The store of the counters: redis://HOST:PORT, ...")
-      .type_name("URL");
-  command
-      .add_option("--config", flags->config,
-                  "The configuration file of a server, for its store [./sluice.yaml]")
-      .type_name("FILE");
-  command.add_option("--prefix", flags->prefix, "The prefix of every key in Redis [sluice:]")
-      .type_name("TEXT");
-  command
-      .add_option("--tls-ca", flags->tls_ca,
-                  "The file of certificate authorities for rediss://, PEM")
-      .type_name("FILE");
-  command.add_option("--password-file", flags->password_file, "The file of the password for Redis")
-      .type_name("FILE");
+  command.add_option("--store", flags->store, "The store of the counters: redis://HOST:PORT, ...",
+                     "URL");
+  command.add_option("--config", flags->config,
+                     "The configuration file of a server, for its store [./sluice.yaml]", "FILE");
+  command.add_option("--prefix", flags->prefix, "The prefix of every key in Redis [sluice:]",
+                     "TEXT");
+  command.add_option("--tls-ca", flags->tls_ca,
+                     "The file of certificate authorities for rediss://, PEM", "FILE");
+  command.add_option("--password-file", flags->password_file, "The file of the password for Redis",
+                     "FILE");
   return flags;
 }
 

@@ -163,10 +163,8 @@ void add_try(Command app, int& status) {
   command.add_option("--cost", arguments->cost, "The units of each request")
       .range(std::uint64_t{0}, kMaxAmount)
       .show_default();
-  command.add_option("--at", arguments->at, "The time of the first request [now]")
-      .type_name("TIME");
-  command.add_option("--every", arguments->every, "The time between requests")
-      .type_name("PERIOD")
+  command.add_option("--at", arguments->at, "The time of the first request [now]", "TIME");
+  command.add_option("--every", arguments->every, "The time between requests", "PERIOD")
       .show_default();
   command.add_flag("--server", arguments->server, "Ask a running server instead of reading RULES");
   command.add_flag("--consume", arguments->consume,
