@@ -169,9 +169,12 @@ bool is_address(std::string_view word) {
   return base::is_digits(word.substr(colon + 1));
 }
 
-void add_check(Command app, int& status, const FileKind& kind) {
-  const Command command =
-      app.add_subcommand("check", "Check " + kind.files + " and print every error");
+void add_check(Command app, const FileKind& kind) {
+  const Command command = app.add_subcommand(
+      "check", "Check " + kind.files + " and print every error",
+      std::string("Exit status: 0 no errors; 1 errors") +
+          (kind.add_options ? ", or warnings with --strict" : "") +
+          ", or a file cannot be read; 2 wrong usage.\n\nExamples:\n  sluice " + kind.example);
   auto files = std::make_shared<std::vector<std::string>>();
   auto config = std::make_shared<std::string>();  // also of the environment, as for serve
   const std::string about = "The files; - is standard input";
@@ -186,11 +189,7 @@ void add_check(Command app, int& status, const FileKind& kind) {
     command.add_flag("--strict", *strict, "Warnings count as errors");
     kind.add_options(command);
   }
-  command.footer(std::string("Exit status: 0 no errors; 1 errors") +
-                 (kind.add_options ? ", or warnings with --strict" : "") +
-                 ", or a file cannot be read; 2 wrong usage.\n\nExamples:\n  sluice " +
-                 kind.example);
-  command.run(status, {}, [files, config, strict, kind] {
+  command.run({}, [files, config, strict, kind] {
     if (files->empty() && !config->empty()) files->push_back(*config);
     if (files->empty() && !std::filesystem::is_regular_file(kind.otherwise)) {
       throw wrong_usage("there is no file " + kind.otherwise + "; expected FILE after " +
@@ -233,8 +232,9 @@ Option Option::check(const std::function<std::string(const std::string&)>& find_
   return Option(*option_->check(find_error));
 }
 
-Command Command::add_subcommand(const std::string& name, const std::string& description) const {
-  return Command(*app_->add_subcommand(name, description));
+Command Command::add_subcommand(const std::string& name, const std::string& description,
+                                const std::string& help) const {
+  return {*app_->add_subcommand(name, description)->footer(help), *status_};
 }
 
 template <typename T>
@@ -259,7 +259,6 @@ Option Command::add_flag(const std::string& name, bool& value,
 }
 
 void Command::require_subcommand() const { app_->require_subcommand(1); }
-void Command::footer(const std::string& text) const { app_->footer(text); }
 bool Command::names(const std::string& option) const {
   const auto& given = app_->parse_order();  // without those of the environment
   return std::find(given.begin(), given.end(), app_->get_option(option)) != given.end();
@@ -277,8 +276,8 @@ void refuse_options(const CLI::App& above, const CLI::App& command) {
 
 }  // namespace
 
-void Command::run(int& status, const std::string& name, std::function<int()> work) const {
-  app_->callback([&status, app = app_, name, work = std::move(work)] {
+void Command::run(const std::string& name, std::function<int()> work) const {
+  app_->callback([&status = *status_, app = app_, name, work = std::move(work)] {
     if (!app->get_subcommands().empty()) return;  // only that command works
     try {
       if (const CLI::App* const above = app->get_parent(); above != nullptr)
@@ -433,13 +432,15 @@ std::string usage_error(const CLI::App& program, const CLI::ParseError& error,
 }  // namespace
 
 // Help and the version go to stdout with status 0, errors in arguments to stderr with status 2.
-std::optional<int> parse(const std::string& about, const std::string& version,
-                         const std::function<void(Command)>& add, std::span<const Renamed> renamed,
-                         int argc, const char* const* argv) {
+int parse(const std::string& about, const std::string& help, const std::string& version,
+          std::span<void (*const)(Command)> commands, std::span<const Renamed> renamed, int argc,
+          const char* const* argv) {
+  int status = 0;
   CLI::App app(about, "sluice");
+  app.footer(help);
   app.set_version_flag("--version", version);
   app.require_subcommand(1);
-  add(Command(app));
+  for (const auto add : commands) add(Command(app, status));
   // The words that people try first.
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   if (!words.empty() && (words.front() == "help" || words.front() == "version")) {
@@ -462,7 +463,7 @@ std::optional<int> parse(const std::string& about, const std::string& version,
     std::cerr << "sluice: " << usage_error(app, error, renamed) << '\n';
     return kUsage;
   }
-  return std::nullopt;
+  return status;
 }
 
 }  // namespace sluice::cli

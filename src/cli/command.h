@@ -62,24 +62,27 @@ class Option {
 // A handle of a command.
 class Command {
  public:
-  explicit Command(CLI::App& app) : app_(&app) {}
+  // The exit status of run() goes to `status`.
+  Command(CLI::App& app, int& status) : app_(&app), status_(&status) {}
 
-  Command add_subcommand(const std::string& name, const std::string& description) const;
+  // `help` follows the options.
+  Command add_subcommand(const std::string& name, const std::string& description,
+                         const std::string& help) const;
   // `type`: what the help calls the value; by default its type.
   template <typename T>
   Option add_option(const std::string& name, T& value, const std::string& description,
                     const std::string& type = {}) const;
   Option add_flag(const std::string& name, bool& value, const std::string& description) const;
   void require_subcommand() const;
-  void footer(const std::string& text) const;
   // Whether the arguments have this option; one of the environment does not count.
   bool names(const std::string& option) const;
-  // `work` returns the exit status, which goes to `status`. What it throws is printed as
-  // "sluice: NAME: WHAT", without NAME if it is empty.
-  void run(int& status, const std::string& name, std::function<int()> work) const;
+  // `work` returns the exit status. What it throws is printed as "sluice: NAME: WHAT", without NAME
+  // if it is empty.
+  void run(const std::string& name, std::function<int()> work) const;
 
  private:
   CLI::App* app_;
+  int* status_;
 };
 
 // To be called after reading standard input to its end. Throws Failed if that has failed: to
@@ -101,12 +104,12 @@ bool is_address(std::string_view word);
 // The words of an earlier version, "keys" or "top --by", and those that have replaced them.
 using Renamed = std::pair<std::string_view, std::string_view>;
 
-// Adds the commands of a program by `add`, and does the work of the command that the arguments
-// name. Returns the exit status instead after it printed help, the version, or an error in the
-// arguments: what is wrong, a similar word or the new one, and the help of the command.
-std::optional<int> parse(const std::string& about, const std::string& version,
-                         const std::function<void(Command)>& add, std::span<const Renamed> renamed,
-                         int argc, const char* const* argv);
+// Adds the commands of a program, and does the work of the command that the arguments name, or
+// prints help, the version, or an error in the arguments: what is wrong, a similar word or the new
+// one, and the help of the command. Returns the exit status.
+int parse(const std::string& about, const std::string& help, const std::string& version,
+          std::span<void (*const)(Command)> commands, std::span<const Renamed> renamed, int argc,
+          const char* const* argv);
 
 // A kind of file that the program can check.
 struct FileKind {
@@ -123,22 +126,22 @@ struct FileKind {
 };
 
 // Adds the subcommand check for this kind to `command`.
-void add_check(Command command, int& status, const FileKind& kind);
+void add_check(Command command, const FileKind& kind);
 
 // The subcommands of the program, one file each; the small ones are in run.cc. `add_X` adds the
-// subcommand to `app`. Its work stores the exit status in `status`, which must outlive the parser.
-void add_decide(Command app, int& status);
-void add_init(Command app, int& status);
-void add_key(Command app, int& status);
-void add_ledger(Command app, int& status);
-void add_replay(Command app, int& status);
-void add_rules(Command app, int& status);
-void add_rules_set(Command rules, int& status);
-void add_serve(Command app, int& status);
-void add_status(Command app, int& status);
-void add_suggest(Command app, int& status);
-void add_top(Command app, int& status);
-void add_try(Command app, int& status);
+// subcommand to `app`.
+void add_decide(Command app);
+void add_init(Command app);
+void add_key(Command app);
+void add_ledger(Command app);
+void add_replay(Command app);
+void add_rules(Command app);
+void add_rules_set(Command rules);
+void add_serve(Command app);
+void add_status(Command app);
+void add_suggest(Command app);
+void add_top(Command app);
+void add_try(Command app);
 
 // Runs the program with these arguments and returns the exit status. Data goes to stdout, errors to
 // stderr. Not thread-safe, because it uses the standard streams.

@@ -190,9 +190,9 @@ int decide_with(const StoreFlags& flags, const std::string& rules_file,
 
 }  // namespace
 
-void add_decide(Command app, int& status) {
-  const Command command =
-      app.add_subcommand("decide", "Decide requests from stdin at explicit timestamps");
+void add_decide(Command app) {
+  const Command command = app.add_subcommand(
+      "decide", "Decide requests from stdin at explicit timestamps", kDecideHelp);
   const auto store = add_store_flags(command);
   store->finds_config = false;  // a filter of requests has the store in memory
   const auto rules = std::make_shared<std::string>(), overrides = std::make_shared<std::string>();
@@ -200,8 +200,7 @@ void add_decide(Command app, int& status) {
                      "FILE");
   command.add_option("--overrides", *overrides, "The file of overrides of a server (overrides.txt)",
                      "FILE");
-  command.footer(kDecideHelp);
-  command.run(status, "decide",
+  command.run("decide",
               [store, rules, overrides] { return decide_with(*store, *rules, *overrides); });
 }
 

@@ -444,9 +444,9 @@ int write_files(InitFlags flags) {
 
 }  // namespace
 
-void add_init(Command app, int& status) {
-  const Command command =
-      app.add_subcommand("init", "Write rules, a configuration and what a gateway needs");
+void add_init(Command app) {
+  const Command command = app.add_subcommand(
+      "init", "Write rules, a configuration and what a gateway needs", kInitHelp);
   const auto flags = std::make_shared<InitFlags>();
   command.add_option("--gateway", flags->gateway, "nginx, caddy or envoy", "NAME")
       .check(find_wrong_gateway);
@@ -463,8 +463,7 @@ void add_init(Command app, int& status) {
       .check(find_wrong_folder)
       .show_default();
   command.add_flag("--force", flags->force, "Overwrite files");
-  command.footer(kInitHelp);
-  command.run(status, "init", [flags] { return write_files(*flags); });
+  command.run("init", [flags] { return write_files(*flags); });
 }
 
 }  // namespace sluice::cli

@@ -605,24 +605,23 @@ int list(const AdminFlags& flags, const std::string& rule, std::uint64_t most) {
   return 0;
 }
 
-void add_list(Command key, int& status) {
-  const Command command =
-      key.add_subcommand("list", "Print the overrides, and the blocks that have not ended");
+void add_list(Command key) {
+  const Command command = key.add_subcommand(
+      "list", "Print the overrides, and the blocks that have not ended", kListHelp);
   auto rule = std::make_shared<std::string>();
   auto most = std::make_shared<std::uint64_t>(1000);
   command.add_option("RULE", *rule, "Only those of this rule");
   command.add_option("--max", *most, "The maximum number of lines [1000]")
       .range(std::uint64_t{1}, std::uint64_t{100'000'000});
   auto flags = add_admin_flags(command);
-  command.footer(kListHelp);
-  command.run(status, "key list", [flags, rule, most] { return list(*flags, *rule, *most); });
+  command.run("key list", [flags, rule, most] { return list(*flags, *rule, *most); });
 }
 
 }  // namespace
 
-void add_key(Command app, int& status) {
+void add_key(Command app) {
   const Command command =
-      app.add_subcommand("key", "Show, reset, block or override one key in a server");
+      app.add_subcommand("key", "Show, reset, block or override one key in a server", kKeyHelp);
   auto flags = std::make_shared<KeyFlags>();
   command.add_option("RULE", flags->place, "The rule, or RULE/LIMIT");
   command.add_option("ATTRIBUTE", flags->attributes, "The attributes of the key: NAME=VALUE");
@@ -649,12 +648,11 @@ void add_key(Command app, int& status) {
   command.add_flag("--json", flags->json, "Print the answer of the server as JSON");
   const auto servers = std::make_shared<std::vector<std::string>>();
   const auto admin = add_admin_flags(command, false, servers.get());
-  add_list(command, status);
-  add_key_import(command, status);
-  add_key_export(command, status);
-  add_key_dump(command, status);
-  command.footer(kKeyHelp);  // last, because subcommands inherit the footer of their parent
-  command.run(status, "key", [flags, admin, servers] {
+  add_list(command);
+  add_key_import(command);
+  add_key_export(command);
+  add_key_dump(command);
+  command.run("key", [flags, admin, servers] {
     check(*flags);
     check_given(flags->attributes);
     use_canonical_address(*flags);

@@ -20,9 +20,9 @@ namespace sluice::cli {
 class AdminClient;
 
 // Add the subcommands import and export, and dump.
-void add_key_import(Command key, int& status);
-void add_key_export(Command key, int& status);
-void add_key_dump(Command key, int& status);
+void add_key_import(Command key);
+void add_key_export(Command key);
+void add_key_dump(Command key);
 
 // Calls `take` with each override of a server, as GET /v1/overrides answers it, until it returns
 // false; of one rule if `rule` is not empty; with `lost`, those that Redis has lost.

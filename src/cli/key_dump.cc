@@ -442,8 +442,8 @@ int list(const StoreFlags& flags, const KeyPattern& pattern, std::size_t most, b
 
 }  // namespace
 
-void add_key_dump(Command key, int& status) {
-  const Command command = key.add_subcommand("dump", "Print the counters in Redis");
+void add_key_dump(Command key) {
+  const Command command = key.add_subcommand("dump", "Print the counters in Redis", kKeysHelp);
   const auto store = add_store_flags(command);
   const auto pattern = std::make_shared<KeyPattern>();
   const auto most = std::make_shared<std::size_t>(1000);
@@ -451,8 +451,7 @@ void add_key_dump(Command key, int& status) {
   command.add_option("PATTERN", *pattern, "A pattern of keys [all keys]");
   command.add_option("--max", *most, "The maximum number of keys [1000]").range(1, 100'000'000);
   command.add_flag("--json", *json, "Print one JSON object per line");
-  command.footer(kKeysHelp);
-  command.run(status, "key dump",
+  command.run("key dump",
               [store, pattern, most, json] { return list(*store, *pattern, *most, *json); });
 }
 

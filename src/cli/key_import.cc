@@ -261,8 +261,8 @@ int print_all(const AdminFlags& admin, const std::string& rule, bool is_csv, boo
 
 }  // namespace
 
-void add_key_import(Command key, int& status) {
-  const Command command = key.add_subcommand("import", "Set the overrides in a file");
+void add_key_import(Command key) {
+  const Command command = key.add_subcommand("import", "Set the overrides in a file", kImportHelp);
   auto flags = std::make_shared<ImportFlags>();
   command.add_option("FILE", flags->file, "The file; - is standard input").required();
   command.add_flag("--csv", flags->csv, "The file is CSV, whatever its name");
@@ -270,12 +270,12 @@ void add_key_import(Command key, int& status) {
   command.add_flag("--skip-unknown", flags->skip_unknown,
                    "Leave out lines of rules and limits that are not there");
   flags->admin = add_admin_flags(command);
-  command.footer(kImportHelp);
-  command.run(status, "key import", [flags] { return import(*flags); });
+  command.run("key import", [flags] { return import(*flags); });
 }
 
-void add_key_export(Command key, int& status) {
-  const Command command = key.add_subcommand("export", "Print the overrides for a file");
+void add_key_export(Command key) {
+  const Command command =
+      key.add_subcommand("export", "Print the overrides for a file", kExportHelp);
   auto rule = std::make_shared<std::string>();
   auto is_csv = std::make_shared<bool>(false);
   auto lost = std::make_shared<bool>(false);
@@ -283,8 +283,7 @@ void add_key_export(Command key, int& status) {
   command.add_flag("--csv", *is_csv, "Print CSV instead of JSON lines");
   command.add_flag("--lost", *lost, "Print those that the server knew and Redis has lost instead");
   auto admin = add_admin_flags(command);
-  command.footer(kExportHelp);
-  command.run(status, "key export",
+  command.run("key export",
               [rule, is_csv, lost, admin] { return print_all(*admin, *rule, *is_csv, *lost); });
 }
 

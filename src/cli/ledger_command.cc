@@ -435,13 +435,16 @@ int sum(const LedgerFlags& flags) {
 
 }  // namespace
 
-void add_ledger(Command app, int& status) {
-  const Command command =
-      app.add_subcommand("ledger", "Check the ledger of budgets, and add it up");
+void add_ledger(Command app) {
+  const Command command = app.add_subcommand(
+      "ledger", "Check the ledger of budgets, and add it up",
+      "Exit status: 0 done; 1 something is wrong or missing; 2 wrong usage.\n\n"
+      "Examples:\n  sluice ledger verify ledger.jsonl\n  sluice ledger sum --by rule,key "
+      "ledger.jsonl");
   command.require_subcommand();
   const auto add = [&](const char* name, const char* about, const char* help,
                        int (*work)(const LedgerFlags&), bool sums) {
-    const Command sub = command.add_subcommand(name, about);
+    const Command sub = command.add_subcommand(name, about, help);
     const auto flags = std::make_shared<LedgerFlags>();
     sub.add_option("FILE", flags->files, "The files, the oldest first; - is standard input");
     flags->store = add_store_flags(sub);
@@ -453,16 +456,10 @@ void add_ledger(Command app, int& status) {
       sub.add_option("--zone", flags->zone, "The time zone of days and months").show_default();
       sub.add_flag("--csv", flags->csv, "Print CSV");
     }
-    sub.footer(help);
-    sub.run(status, std::string("ledger ") + name, [flags, work] { return work(*flags); });
+    sub.run(std::string("ledger ") + name, [flags, work] { return work(*flags); });
   };
   add("verify", "Check every balance of a ledger", kVerifyHelp, verify, false);
   add("sum", "Add up who has spent what", kSumHelp, sum, true);
-  // Last, because subcommands inherit the footer of their parent.
-  command.footer(
-      "Exit status: 0 done; 1 something is wrong or missing; 2 wrong usage.\n\n"
-      "Examples:\n  sluice ledger verify ledger.jsonl\n  sluice ledger sum --by rule,key "
-      "ledger.jsonl");
 }
 
 }  // namespace sluice::cli

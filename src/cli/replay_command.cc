@@ -193,10 +193,9 @@ int work(const ReplayFlags& arguments) {
 
 }  // namespace
 
-void add_replay(Command app, int& status) {
+void add_replay(Command app) {
   const Command command =
-      app.add_subcommand("replay", "Apply rules to the requests of access logs");
-  command.footer(kReplayHelp);
+      app.add_subcommand("replay", "Apply rules to the requests of access logs", kReplayHelp);
   const auto arguments = std::make_shared<ReplayFlags>();
   command.add_option("--rules", arguments->rules, "The rules file").required();
   command.add_option("--against", arguments->against,
@@ -215,7 +214,7 @@ void add_replay(Command app, int& status) {
                   "The maximum number of counters; beyond it the results are approximate")
       .range(std::size_t{1}, std::size_t{1} << 28)
       .show_default();
-  command.run(status, {}, [arguments] { return work(*arguments); });
+  command.run({}, [arguments] { return work(*arguments); });
 }
 
 }  // namespace sluice::cli

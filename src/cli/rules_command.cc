@@ -408,8 +408,8 @@ int diff(const SourceFlags& flags, const std::string& before,
 }
 
 // Adds the subcommand diff to `rules`: compares rules of files, of Redis and of a server.
-void add_diff(Command rules, int& status) {
-  const Command command = rules.add_subcommand("diff", "Compare two sets of rules");
+void add_diff(Command rules) {
+  const Command command = rules.add_subcommand("diff", "Compare two sets of rules", kDiffHelp);
   const auto source = add_source_flags(command);
   const auto before = std::make_shared<std::string>();
   const auto after = std::make_shared<std::optional<std::string>>();
@@ -417,8 +417,7 @@ void add_diff(Command rules, int& status) {
   command.add_option("OLD", *before, "A file, a directory, a version, - or redis").required();
   command.add_option("NEW", *after, "The same");
   command.add_flag("--json", *json, "Print one JSON object");
-  command.footer(kDiffHelp);
-  command.run(status, "rules diff",
+  command.run("rules diff",
               [source, before, after, json] { return diff(source, *before, *after, *json); });
 }
 
@@ -510,8 +509,9 @@ int history(const SourceFlags& flags, std::uint64_t most, bool json) {
 }
 
 // Adds the subcommand history to `rules`: prints the latest versions of the rules.
-void add_history(Command rules, int& status) {
-  const Command command = rules.add_subcommand("history", "Print what each version changed");
+void add_history(Command rules) {
+  const Command command =
+      rules.add_subcommand("history", "Print what each version changed", kHistoryHelp);
   const auto source = add_source_flags(command);
   const auto most = std::make_shared<std::uint64_t>(50);
   const auto json = std::make_shared<bool>(false);
@@ -519,9 +519,7 @@ void add_history(Command rules, int& status) {
       .range(std::uint64_t{1}, std::uint64_t{1000})
       .show_default();
   command.add_flag("--json", *json, "Print a JSON object for each version");
-  command.footer(kHistoryHelp);
-  command.run(status, "rules history",
-              [source, most, json] { return history(source, *most, *json); });
+  command.run("rules history", [source, most, json] { return history(source, *most, *json); });
 }
 
 constexpr const char* kRollbackHelp =
@@ -600,16 +598,14 @@ int roll_back(const SourceFlags& source_flags, const PushFlags& flags, const std
 }
 
 // Adds the subcommand rollback to `rules`: makes an earlier version active again.
-void add_rollback(Command rules, int& status) {
-  const Command command =
-      rules.add_subcommand("rollback", "Make the rules of an earlier version active again");
+void add_rollback(Command rules) {
+  const Command command = rules.add_subcommand(
+      "rollback", "Make the rules of an earlier version active again", kRollbackHelp);
   const auto source = add_source_flags(command);
   const auto flags = add_push_flags(command);
   const auto id = std::make_shared<std::string>();
   command.add_option("ID", *id, "The version, or the id of a push").required();
-  command.footer(kRollbackHelp);
-  command.run(status, "rules rollback",
-              [source, flags, id] { return roll_back(source, *flags, *id); });
+  command.run("rules rollback", [source, flags, id] { return roll_back(source, *flags, *id); });
 }
 
 constexpr const char* kPushHelp =
@@ -684,24 +680,22 @@ int show(const SourceFlags& flags) {
 }
 
 // Adds the subcommand push to `rules`: publishes rules files in Redis.
-void add_push(Command rules, int& status) {
+void add_push(Command rules) {
   const Command command =
-      rules.add_subcommand("push", "Publish rules files in Redis for all servers");
+      rules.add_subcommand("push", "Publish rules files in Redis for all servers", kPushHelp);
   const auto place = add_place_flags(command);
   const auto flags = add_push_flags(command);
   command.add_flag("--strict", flags->is_strict, "Push nothing if there are warnings");
   const auto files = std::make_shared<Files>();
   command.add_option("FILE", *files, "Rules files and directories").required();
-  command.footer(kPushHelp);
-  command.run(status, "rules push", [place, flags, files] { return push(*place, *flags, *files); });
+  command.run("rules push", [place, flags, files] { return push(*place, *flags, *files); });
 }
 
 // Adds the subcommand show to `rules`: prints the rules in Redis or of a server.
-void add_show(Command rules, int& status) {
-  const Command command = rules.add_subcommand("show", "Print the active rules");
+void add_show(Command rules) {
+  const Command command = rules.add_subcommand("show", "Print the active rules", kShowHelp);
   const auto flags = add_source_flags(command);
-  command.footer(kShowHelp);
-  command.run(status, "rules show", [flags] { return show(flags); });
+  command.run("rules show", [flags] { return show(flags); });
 }
 
 // Reads a file, the files of a directory, or standard input for "-".
@@ -759,53 +753,50 @@ int convert(const std::string& file) {
   return 1;
 }
 
-void add_convert(Command command, int& status) {
+void add_convert(Command command) {
   const Command app = command.add_subcommand(
-      "convert", "Convert a file of Envoy's rate limit service to native rules");
-  auto file = std::make_shared<std::string>();
-  app.add_option("FILE", *file, "Envoy's file").required();
-  app.footer(
+      "convert", "Convert a file of Envoy's rate limit service to native rules",
       "Differences in behaviour are printed to stderr (docs/envoy.md).\n\n"
       "Exit status: 0 converted; 1 the file is wrong or cannot be read; 2 wrong usage.\n\n"
       "Examples:\n  sluice rules convert ratelimit/config.yaml > rules.yaml");
-  app.run(status, {}, [file] { return convert(*file); });
+  auto file = std::make_shared<std::string>();
+  app.add_option("FILE", *file, "Envoy's file").required();
+  app.run({}, [file] { return convert(*file); });
 }
 
 }  // namespace
 
-void add_rules(Command app, int& status) {
-  const Command command =
-      app.add_subcommand("rules", "Check, compare, change, convert and publish rules");
-  command.require_subcommand();
-  add_push(command, status);
-  add_show(command, status);
-  add_diff(command, status);
-  add_history(command, status);
-  add_rollback(command, status);
-  add_rules_set(command, status);
-  add_convert(command, status);
-  const auto terms = std::make_shared<RuleTerms>(
-      RuleTerms{.max_log_bytes = MemoryStoreOptions{}.max_log_bytes, .reads_lists = true});
-  add_check(command, status,
-            {.files = "rules files, and the files of a directory as one set",
-             .example = "rules check --strict rules.yaml",
-             .check =
-                 [terms](const std::string& file, std::vector<RuleError>& warnings) {
-                   return check_rules(file, *terms, warnings);
-                 },
-             .add_options =
-                 [terms](Command check) {
-                   check
-                       .add_option("--max-log-bytes", terms->max_log_bytes,
-                                   "memory.max_log_bytes of the server: warns about logs that do "
-                                   "not fit; 0 for Redis")
-                       .range(std::uint64_t{0}, std::uint64_t{1} << 40)
-                       .show_default();
-                 }});
-  // Last, because subcommands inherit the footer of their parent.
-  command.footer(
+void add_rules(Command app) {
+  const Command command = app.add_subcommand(
+      "rules", "Check, compare, change, convert and publish rules",
       "Exit status: 0 done; 1 not done, or rules are wrong or different; 2 wrong usage.\n\n"
       "Examples:\n  sluice rules check rules.yaml\n  sluice rules set order/user limit=20");
+  command.require_subcommand();
+  add_push(command);
+  add_show(command);
+  add_diff(command);
+  add_history(command);
+  add_rollback(command);
+  add_rules_set(command);
+  add_convert(command);
+  const auto terms = std::make_shared<RuleTerms>(
+      RuleTerms{.max_log_bytes = MemoryStoreOptions{}.max_log_bytes, .reads_lists = true});
+  add_check(command, {.files = "rules files, and the files of a directory as one set",
+                      .example = "rules check --strict rules.yaml",
+                      .check =
+                          [terms](const std::string& file, std::vector<RuleError>& warnings) {
+                            return check_rules(file, *terms, warnings);
+                          },
+                      .add_options =
+                          [terms](Command check) {
+                            check
+                                .add_option(
+                                    "--max-log-bytes", terms->max_log_bytes,
+                                    "memory.max_log_bytes of the server: warns about logs that do "
+                                    "not fit; 0 for Redis")
+                                .range(std::uint64_t{0}, std::uint64_t{1} << 40)
+                                .show_default();
+                          }});
 }
 
 }  // namespace sluice::cli

@@ -342,8 +342,9 @@ int change_servers(const ChangeFlags& flags) {
 }  // namespace
 
 // Adds the subcommand set to `rules`: changes numbers of a running server.
-void add_rules_set(Command rules, int& status) {
-  const Command command = rules.add_subcommand("set", "Change numbers of a running server");
+void add_rules_set(Command rules) {
+  const Command command =
+      rules.add_subcommand("set", "Change numbers of a running server", kChangeHelp);
   const auto flags = std::make_shared<ChangeFlags>();
   command.add_option("PLACE", flags->place, "RULE, RULE/LIMIT, plans/PLAN/LIMIT or prices/MODEL")
       .required();
@@ -360,8 +361,7 @@ void add_rules_set(Command rules, int& status) {
       .check(server::find_wrong_by);
   command.add_option("--expect", flags->expect, "Change only this version of the server's rules",
                      "VERSION");
-  command.footer(kChangeHelp);
-  command.run(status, "rules set", [flags] { return change_servers(*flags); });
+  command.run("rules set", [flags] { return change_servers(*flags); });
 }
 
 }  // namespace sluice::cli

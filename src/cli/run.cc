@@ -117,21 +117,19 @@ Expected<std::string, std::vector<RuleError>> check_config(const std::string& fi
   return std::string();
 }
 
-void add_config(Command app, int& status) {
-  const Command command = app.add_subcommand("config", "Check configuration files of the server");
-  command.require_subcommand();
-  add_check(command, status,
-            {.files = "configuration files",
-             .example = "config check /etc/sluice/sluice.yaml",
-             .check = check_config,
-             .otherwise = kLocalConfig});
-  // Last, because subcommands inherit the footer of their parent.
-  command.footer(
+void add_config(Command app) {
+  const Command command = app.add_subcommand(
+      "config", "Check configuration files of the server",
       "check also reads the rules, secrets and certificates that a file names, and warns about\n"
       "variables of secrets that are not set. It binds no ports, and asks no Redis.\n\n"
       "Exit status: 0 the files are valid; 1 a file has errors, or cannot be read; 2 wrong "
       "usage.\n\n"
       "Examples:\n  sluice config check\n  sluice config check /etc/sluice/sluice.yaml");
+  command.require_subcommand();
+  add_check(command, {.files = "configuration files",
+                      .example = "config check /etc/sluice/sluice.yaml",
+                      .check = check_config,
+                      .otherwise = kLocalConfig});
 }
 
 constexpr const char* kDocsHelp =
@@ -179,14 +177,13 @@ std::string reference_of(const std::string& name, bool is_schema) {
                     "; expected " + rules::either(names) + rules::did_you_mean(name, names));
 }
 
-void add_docs(Command app, int& status) {
-  const Command command = app.add_subcommand("docs", "Print a reference or a schema");
+void add_docs(Command app) {
+  const Command command = app.add_subcommand("docs", "Print a reference or a schema", kDocsHelp);
   auto name = std::make_shared<std::string>();
   auto is_schema = std::make_shared<bool>(false);
   command.add_option("NAME", *name, "commands, config, openapi or rules");
   command.add_flag("--schema", *is_schema, "Print the JSON Schema of the files instead");
-  command.footer(kDocsHelp);
-  command.run(status, "docs", [name, is_schema] {
+  command.run("docs", [name, is_schema] {
     std::cout << reference_of(*name, *is_schema) << std::flush;
     return std::cout ? 0 : kFailed;
   });
@@ -222,26 +219,9 @@ constexpr Renamed kRenamed[] = {
     {"top -n", "sluice top --reports"},
 };
 
-int parse_and_work(int argc, const char* const* argv) {
-  int status = 0;
-  const auto add = [&status](Command app) {
-    add_config(app, status);
-    add_decide(app, status);
-    add_docs(app, status);
-    add_init(app, status);
-    add_key(app, status);
-    add_ledger(app, status);
-    add_replay(app, status);
-    add_rules(app, status);
-    add_serve(app, status);
-    add_status(app, status);
-    add_suggest(app, status);
-    add_top(app, status);
-    add_try(app, status);
-    app.footer(kExamples);  // last, because subcommands inherit the footer of their parent
-  };
-  return parse(kAbout, "sluice " SLUICE_VERSION, add, kRenamed, argc, argv).value_or(status);
-}
+constexpr auto kCommands = std::to_array<void (*)(Command)>(
+    {add_config, add_decide, add_docs, add_init, add_key, add_ledger, add_replay, add_rules,
+     add_serve, add_status, add_suggest, add_top, add_try});
 
 }  // namespace
 
@@ -250,7 +230,7 @@ int run(int argc, const char* const* argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a write to a closed pipe returns an error
   int status = kFailed;
   try {
-    status = parse_and_work(argc, argv);
+    status = parse(kAbout, kExamples, "sluice " SLUICE_VERSION, kCommands, kRenamed, argc, argv);
   } catch (const std::exception& exception) {
     std::cerr << "sluice: " << exception.what() << "\n";
   }

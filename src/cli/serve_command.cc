@@ -119,9 +119,9 @@ int serve(const ServeFlags& flags) {
 
 }  // namespace
 
-void add_serve(Command app, int& status) {
+void add_serve(Command app) {
   const Command command = app.add_subcommand(
-      "serve", "Serve decisions over HTTP, gRPC (Envoy) and RESP (Redis clients)");
+      "serve", "Serve decisions over HTTP, gRPC (Envoy) and RESP (Redis clients)", kServeHelp);
   auto flags = std::make_shared<ServeFlags>();
   command.add_option("--config", flags->config, "The configuration file [./sluice.yaml]", "FILE");
   command.add_option("--rules", flags->rules,
@@ -147,8 +147,7 @@ void add_serve(Command app, int& status) {
       .add_option("--threads", flags->threads, "The number of event loops [number of processors]",
                   "N")
       .range(1, 1024);
-  command.footer(kServeHelp);
-  command.run(status, {}, [flags] { return serve(*flags); });
+  command.run({}, [flags] { return serve(*flags); });
 }
 
 }  // namespace sluice::cli

@@ -472,15 +472,14 @@ int show_status(const AdminFlags& flags, bool json,
 
 }  // namespace
 
-void add_status(Command app, int& status) {
-  const Command command =
-      app.add_subcommand("status", "Show what a server limits, and what is wrong with it");
+void add_status(Command app) {
+  const Command command = app.add_subcommand(
+      "status", "Show what a server limits, and what is wrong with it", kStatusHelp);
   auto json = std::make_shared<bool>(false);
   command.add_flag("--json", *json, "Print one JSON object for each server");
   auto servers = std::make_shared<std::vector<std::string>>();
   auto flags = add_admin_flags(command, false, servers.get());
-  command.footer(kStatusHelp);
-  command.run(status, "status", [flags, servers, json] {
+  command.run("status", [flags, servers, json] {
     const bool compares = servers->size() > 1 && !*json;
     std::vector<std::vector<server::RulesText>> rules;
     std::string own;

@@ -270,11 +270,11 @@ int suggest_limits(const SuggestFlags& arguments) {
 
 }  // namespace
 
-void add_suggest(Command app, int& status) {
+void add_suggest(Command app) {
   const Command command = app.add_subcommand(
       "suggest",
-      "Suggest limits for the traffic in access logs, and name the clients that they deny");
-  command.footer(kSuggestHelp);
+      "Suggest limits for the traffic in access logs, and name the clients that they deny",
+      kSuggestHelp);
   const auto arguments = std::make_shared<SuggestFlags>();
   arguments->input.add_to(command);
   command.add_option("--key", arguments->key, "The key of a counter, as in rules").show_default();
@@ -300,7 +300,7 @@ void add_suggest(Command app, int& status) {
       .add_flag("--yaml", arguments->yaml, "Print the limits as rules, one of them in shadow mode")
       .excludes(json);
   command.add_option("--html", arguments->html, "Also write a page with the curves to this file");
-  command.run(status, {}, [arguments] { return suggest_limits(*arguments); });
+  command.run({}, [arguments] { return suggest_limits(*arguments); });
 }
 
 }  // namespace sluice::cli

@@ -699,9 +699,9 @@ int show_screen(const TopFlags& flags) {
 
 }  // namespace
 
-void add_top(Command app, int& status) {
+void add_top(Command app) {
   const Command top =
-      app.add_subcommand("top", "Show the rates of a server, and its most denied keys");
+      app.add_subcommand("top", "Show the rates of a server, and its most denied keys", kTopHelp);
   auto flags = std::make_shared<TopFlags>();
   top.add_flag("--once", flags->once, "Print one report and exit; the same as --reports 1");
   top.add_option("--reports", flags->reports, "Print this number of reports and exit")
@@ -714,8 +714,7 @@ void add_top(Command app, int& status) {
   top.add_option("--over", flags->over, "The window of the keys: minute, hour, day [minute]")
       .one_of({insight::kSpanNames.begin(), insight::kSpanNames.end()});
   flags->admin = add_admin_flags(top, false, &flags->servers);
-  top.footer(kTopHelp);
-  top.run(status, "top", [flags] {
+  top.run("top", [flags] {
     const std::uint64_t reports = flags->once ? 1 : flags->reports;
     const bool is_plain = reports > 0 || !has_terminal();
     return is_plain ? print_reports(*flags, reports) : show_screen(*flags);

@@ -149,9 +149,9 @@ int try_requests(const TryFlags& arguments) {
 
 }  // namespace
 
-void add_try(Command app, int& status) {
-  const Command command = app.add_subcommand("try", "Decide requests by rules, and say why");
-  command.footer(kTryHelp);
+void add_try(Command app) {
+  const Command command =
+      app.add_subcommand("try", "Decide requests by rules, and say why", kTryHelp);
   const auto arguments = std::make_shared<TryFlags>();
   command.add_option("RULES", arguments->rules, "The rules file; not with --server");
   command.add_option("REQUEST", arguments->request, "The request");
@@ -170,7 +170,7 @@ void add_try(Command app, int& status) {
   command.add_flag("--consume", arguments->consume,
                    "With --server: really take the units of the requests");
   arguments->admin = add_admin_flags(command);
-  command.run(status, "try", [arguments] { return try_requests(*arguments); });
+  command.run("try", [arguments] { return try_requests(*arguments); });
 }
 
 }  // namespace sluice::cli
