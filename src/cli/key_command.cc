@@ -297,6 +297,10 @@ void print_mode(const KeyFlags& flags, const object& answer) {
             << " is in shadow mode, so that it denies nothing.\n";
 }
 
+std::string keys_of(const KeyFlags& flags) {
+  return "/v1/keys?" + query_of_place(flags.place) + query_of(flags);
+}
+
 // Throws Failed if every limit lacks an attribute, so that there is no counter.
 void check_attributes(const object& answer) {
   std::string lacks;
@@ -312,7 +316,7 @@ void check_attributes(const object& answer) {
 
 // Shows the counters, or resets them.
 int show(const KeyFlags& flags, std::string_view method) {
-  const std::string target = "/v1/keys?" + query_of_place(flags.place) + query_of(flags);
+  const std::string target = keys_of(flags);
   AdminClient client(flags.admin);
   const object answer = client.ask_json(method, target);
   check_attributes(answer);
@@ -402,8 +406,7 @@ int unblock(KeyFlags& flags) {
   print_blocks(flags, answer);
   flags.was_blocked = flags.was_blocked || was_blocked;
   if (!was_blocked || flags.json) return 0;
-  const std::string keys = "/v1/keys?" + query_of_place(flags.place) + query_of(flags);
-  return print_limits(flags, client.ask_json("GET", keys), print_spent);
+  return print_limits(flags, client.ask_json("GET", keys_of(flags)), print_spent);
 }
 
 // The path of the override of a key. A rule with one limit needs no name of it, and a limit without
@@ -508,8 +511,7 @@ int change_override(const KeyFlags& flags, std::string_view method) {
     if (says_what) print_undo(flags, flags.place, answer, {});
     if (puts || !flags.counter.empty()) return 0;
     // What was used with the override counts on.
-    const std::string keys = "/v1/keys?" + query_of_place(flags.place) + query_of(flags);
-    return print_limits(flags, client.ask_json("GET", keys), print_spent);
+    return print_limits(flags, client.ask_json("GET", keys_of(flags)), print_spent);
   }
   return 0;
 }

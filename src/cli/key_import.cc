@@ -12,7 +12,6 @@
 #include <functional>
 #include <iostream>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,7 +22,6 @@
 #include "base/quoted.h"
 #include "cli/admin_client.h"
 #include "cli/command.h"
-#include "replay/text.h"
 #include "rules/counter_key.h"
 #include "rules/diagnostics.h"
 #include "sluice/overrides.h"

@@ -351,6 +351,19 @@ Examples:
 
 constexpr int kTrouble = 2;
 
+// Reads a file, the files of a directory, or standard input for "-".
+server::FilesRead read_rules(const std::string& file) {
+  if (file != "-") return server::read_files({file});
+  server::FilesRead read;
+  auto text = read_file(file);
+  if (text) {
+    read.texts.push_back({file, *std::move(text)});
+  } else {
+    read.errors = std::move(text.error());
+  }
+  return read;
+}
+
 // Returns the rules of one side, or prints their errors.
 VersionRules read(const SourceFlags& flags, const std::string& from) {
   server::FilesRead read;
@@ -361,13 +374,9 @@ VersionRules read(const SourceFlags& flags, const std::string& from) {
   }
   if (from == "redis") {
     read.texts = RulesSource(*flags.store, config_of(*flags.store)).now().texts;
-  } else if (from == "-") {
-    using Bytes = std::istreambuf_iterator<char>;
-    read.texts.push_back({"-", std::string(Bytes(std::cin), Bytes())});
-    check_input();
   } else {
-    read = server::read_files({from});
-    terms.reads_lists = true;
+    read = read_rules(from);
+    terms.reads_lists = from != "-";
   }
   if (!check_texts(read, terms)) throw Failed("the rules of '" + from + "' are wrong");
   return {std::move(read.texts), {}};
@@ -698,19 +707,6 @@ void add_show(Command rules) {
   command.run("rules show", [flags] { return show(flags); });
 }
 
-// Reads a file, the files of a directory, or standard input for "-".
-server::FilesRead read_rules(const std::string& file) {
-  if (file != "-") return server::read_files({file});
-  server::FilesRead read;
-  auto text = read_file(file);
-  if (text) {
-    read.texts.push_back({file, *std::move(text)});
-  } else {
-    read.errors = std::move(text.error());
-  }
-  return read;
-}
-
 // The files of a directory are one set, as for `sluice serve`.
 Expected<std::string, std::vector<RuleError>> check_rules(const std::string& file,
                                                           const RuleTerms& terms,
@@ -731,26 +727,22 @@ Expected<std::string, std::vector<RuleError>> check_rules(const std::string& fil
 
 // Prints Envoy's file as native rules. Prints differences in behaviour to standard error.
 int convert(const std::string& file) {
-  auto text = rules::read_file(file);
-  if (text) {
-    const std::array<RuleText, 1> files{{{file, *text}}};
-    const auto config = envoy::Config::parse(files);
-    if (config) {
-      std::vector<std::string> remarks;
-      const std::string yaml = envoy::convert(*config->domains().front(), remarks);
-      for (const std::string& one : remarks) std::cerr << file << ": note: " << one << '\n';
-      const auto rules = RuleSet::parse(yaml, "the rules of " + file);
-      if (rules) {
-        std::cout << yaml << std::flush;
-        return std::cout ? 0 : 1;
-      }
-      text = Unexpected{rules.error()};
-    } else {
-      text = Unexpected{config.error()};
-    }
-  }
-  print_errors(text.error());
-  return 1;
+  const auto fail = [](std::span<const RuleError> errors) {
+    print_errors(errors);
+    return kFailed;
+  };
+  const auto text = rules::read_file(file);
+  if (!text) return fail(text.error());
+  const std::array<RuleText, 1> files{{{file, *text}}};
+  const auto config = envoy::Config::parse(files);
+  if (!config) return fail(config.error());
+  std::vector<std::string> remarks;
+  const std::string yaml = envoy::convert(*config->domains().front(), remarks);
+  for (const std::string& one : remarks) std::cerr << file << ": note: " << one << '\n';
+  const auto rules = RuleSet::parse(yaml, "the rules of " + file);
+  if (!rules) return fail(rules.error());
+  std::cout << yaml << std::flush;
+  return std::cout ? 0 : kFailed;
 }
 
 void add_convert(Command command) {

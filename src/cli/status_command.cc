@@ -195,30 +195,23 @@ std::vector<std::string> trouble_of(const object& status, Instant now) {
     }
     if (!what.empty()) lines.push_back(what);
   }
-  if (const object& full = object_in(status, "full"); !full.empty()) {
-    lines.push_back("STORE FULL " + since_and_why(full, now));
-    if (const std::string what = meanwhile(full); !what.empty()) {
-      lines.push_back("  meanwhile, for keys without a counter (new clients), " + what);
-    }
-  }
-  if (const object& slow = object_in(status, "slow"); !slow.empty()) {
-    lines.push_back("STORE SLOW " + since_and_why(slow, now));
-    if (const std::string what = meanwhile(slow); !what.empty()) {
-      lines.push_back("  meanwhile, for requests that it does not answer in time, " + what);
-    }
-  }
+  const auto add = [&](std::string_view name, const std::string& title, const char* whom = "") {
+    const object& state = object_in(status, name);
+    if (state.empty()) return;
+    lines.push_back(title + since_and_why(state, now));
+    const std::string what = meanwhile(state);
+    if (!what.empty()) lines.push_back("  meanwhile, for " + std::string(whom) + ", " + what);
+  };
+  add("full", "STORE FULL ", "keys without a counter (new clients)");
+  add("slow", "STORE SLOW ", "requests that it does not answer in time");
   const object& lost = object_in(status, "rules_lost");
   if (is_true(lost, "from_cache")) {
     lines.push_back("RULES FROM CACHE " + since_and_why(lost, now));
   } else if (!lost.empty()) {
     lines.push_back("RULES LOST " + since_and_why(lost, now) + "; the last rules stay active");
   }
-  if (const object& older = object_in(status, "rules_older"); !older.empty()) {
-    lines.push_back("RULES WENT BACK " + since_and_why(older, now));
-  }
-  if (const object& gateway = object_in(status, "gateway_not_trusted"); !gateway.empty()) {
-    lines.push_back("GATEWAY NOT TRUSTED " + since_and_why(gateway, now));
-  }
+  add("rules_older", "RULES WENT BACK ");
+  add("gateway_not_trusted", "GATEWAY NOT TRUSTED ");
   if (is_true(status, "overrides_unknown")) {
     lines.emplace_back("OVERRIDES UNKNOWN: Redis could not be read since the start of the server");
   }

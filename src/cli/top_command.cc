@@ -94,12 +94,10 @@ TopSample read_top(AdminClient& client, const insight::TopKeysQuery& query, bool
   sample.counts = read_counts(client.ask("GET", "/metrics").body);
   if (quota) {
     read_parts(client.ask_json("GET", "/v1/quota"), sample);
-    sort_top(sample);
-    return sample;
-  }
-  const auto top = client.ask("GET", "/v1/top?count=100&by=" + std::string(name_of(query.by)) +
-                                         "&over=" + std::string(name_of(query.over)));
-  if (top.status != 200) {
+  } else if (const auto top =
+                 client.ask("GET", "/v1/top?count=100&by=" + std::string(name_of(query.by)) +
+                                       "&over=" + std::string(name_of(query.over)));
+             top.status != 200) {
     sample.no_keys = client.refusal(top);
   } else if (const auto found = json_of(top)) {
     read_keys(*found, sample);
