@@ -579,13 +579,12 @@ class Page {
 
   // What was denied, and the user agent: a customer or a robot?
   static std::string traits_of(const DeniedKey& key) {
-    const TraitsText text = text_of(*key.traits);
     std::string html;
     const auto add = [&html](const std::string& part) {
       if (!part.empty()) html += "<br><span class=\"soft small\">" + html_text(part) + "</span>";
     };
-    add(text.requests);
-    if (text.agent != key.label) add(text.agent);
+    add(requests_of(*key.traits));
+    if (const std::string agent = agent_of(*key.traits); agent != key.label) add(agent);
     return html;
   }
 

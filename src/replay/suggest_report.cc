@@ -269,8 +269,8 @@ std::string html_clients(const Advice& advice) {
            (each.denied       ? " <span class=\"bad small\">denied</span>"
             : each.needs_most ? " <span class=\"soft small\">needs most</span>"
                               : "");
-    const TraitsText text = each.traits == nullptr ? TraitsText{} : text_of(*each.traits);
-    for (const std::string& part : {text.requests, text.agent}) {
+    const Traits traits = each.traits == nullptr ? Traits{} : *each.traits;
+    for (const std::string& part : {requests_of(traits), agent_of(traits)}) {
       if (part.empty() || part == each.label) continue;
       out += "<br><span class=\"soft small\">" + html_text(part) + "</span>";
     }

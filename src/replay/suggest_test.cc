@@ -250,8 +250,8 @@ TEST_F(Suggest, DeniesAndNamesTheFewWhoGuessPasswords) {
   EXPECT_EQ(login.clients[0].label, "10.9.9.9");
   EXPECT_EQ(login.clients[0].requests, 500u);
   ASSERT_NE(login.clients[0].traits, nullptr);
-  EXPECT_EQ(text_of(*login.clients[0].traits).agent, "curl/8");
-  EXPECT_EQ(text_of(*login.clients[0].traits).requests, "POST /user/login");
+  EXPECT_EQ(agent_of(*login.clients[0].traits), "curl/8");
+  EXPECT_EQ(requests_of(*login.clients[0].traits), "POST /user/login");
   const std::string text = suggest_text(report, 0, false);
   EXPECT_TRUE(text.starts_with("pages: ")) << text;
   EXPECT_NE(text.find("10.9.9.9"), std::string::npos) << text;

@@ -80,17 +80,18 @@ std::string list_of(const FrequentValues& values, std::size_t count) {
 
 }  // namespace
 
-TraitsText text_of(const Traits& traits) {
-  TraitsText text;
-  if (const auto agents = traits.agents.most(1); !agents.empty()) {
-    text.agent = agents[0].text;
-    if (agents[0].least * 10 < traits.agents.added()) text.agent.insert(0, kManyAgents);
-  }
-  text.requests = list_of(traits.requests, 2);
-  if (const std::string statuses = list_of(traits.statuses, 2); !statuses.empty()) {
-    text.requests += (text.requests.empty() ? "status " : "; status ") + statuses;
-  }
-  return text;
+std::string agent_of(const Traits& traits) {
+  const auto agents = traits.agents.most(1);
+  if (agents.empty()) return {};
+  const bool is_many = agents[0].least * 10 < traits.agents.added();
+  return (is_many ? std::string(kManyAgents) : "") + agents[0].text;
+}
+
+std::string requests_of(const Traits& traits) {
+  std::string requests = list_of(traits.requests, 2);
+  const std::string statuses = list_of(traits.statuses, 2);
+  if (statuses.empty()) return requests;
+  return requests + (requests.empty() ? "status " : "; status ") + statuses;
 }
 
 namespace {
@@ -144,14 +145,13 @@ std::string agent_name(std::string_view agent) {
 
 std::string fitted_text(const Traits& traits, std::string_view label, std::size_t columns) {
   constexpr std::size_t kNameColumns = 40;
-  const TraitsText text = text_of(traits);
-  const std::string requests = printable(text.requests);
-  if (text.agent.empty() || text.agent == label) return printable(requests, columns);
+  const std::string requests = printable(requests_of(traits));
+  const std::string all = agent_of(traits);
+  if (all.empty() || all == label) return printable(requests, columns);
   const std::string_view between = requests.empty() ? "" : "; ";
-  const std::string whole = requests + std::string(between) + printable(text.agent);
-  const bool is_many = text.agent.starts_with(kManyAgents);
-  const std::string_view agent =
-      std::string_view(text.agent).substr(is_many ? kManyAgents.size() : 0);
+  const std::string whole = requests + std::string(between) + printable(all);
+  const bool is_many = all.starts_with(kManyAgents);
+  const std::string_view agent = std::string_view(all).substr(is_many ? kManyAgents.size() : 0);
   const std::string name = agent_name(agent);
   if (columns_of(whole) <= columns || name == agent) return printable(whole, columns);
   // The paths are what can be cut.

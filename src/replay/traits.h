@@ -53,11 +53,9 @@ struct Traits {
 };
 
 // The most frequent traits as text. Empty: the log has none.
-struct TraitsText {
-  std::string agent;
-  std::string requests;  // "POST /login (80.0 %), GET / (20.0 %); status 401"
-};
-TraitsText text_of(const Traits& traits);
+std::string agent_of(const Traits& traits);
+// "POST /login (80.0 %), GET / (20.0 %); status 401"
+std::string requests_of(const Traits& traits);
 
 // Returns what distinguishes a user agent from others: the token after "compatible;", or that of a
 // robot, or the last product that not all browsers name. Else the whole text.

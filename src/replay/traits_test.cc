@@ -44,23 +44,23 @@ TEST(Traits, NameTheRequestsTheStatusAndTheAgent) {
   Traits traits;
   for (int i = 0; i < 8; ++i) traits.add(line_of("curl/8", "/login", "401"));
   for (int i = 0; i < 2; ++i) traits.add(line_of("curl/8", "/", "200"));
-  EXPECT_EQ(text_of(traits).agent, "curl/8");
-  EXPECT_EQ(text_of(traits).requests,
+  EXPECT_EQ(agent_of(traits), "curl/8");
+  EXPECT_EQ(requests_of(traits),
             "GET /login (80.0 %), GET / (20.0 %); status 401 (80.0 %), 200 (20.0 %)");
 }
 
 TEST(Traits, SayThatThereAreManyPaths) {
   Traits traits;
   for (int i = 0; i < 100; ++i) traits.add(line_of("bot", "/page/" + std::to_string(i)));
-  EXPECT_TRUE(text_of(traits).requests.starts_with("many paths, such as GET /page/"));
-  EXPECT_TRUE(text_of(traits).requests.ends_with("; status 200"));
+  EXPECT_TRUE(requests_of(traits).starts_with("many paths, such as GET /page/"));
+  EXPECT_TRUE(requests_of(traits).ends_with("; status 200"));
 }
 
 TEST(Traits, DecodeTheEscapesOfTheLog) {
   Traits traits;
   traits.add(line_of(R"(a\"b)", R"(/\x41)"));
-  EXPECT_EQ(text_of(traits).agent, "a\"b");
-  EXPECT_EQ(text_of(traits).requests, R"(GET /\x41; status 200)") << "a path has none";
+  EXPECT_EQ(agent_of(traits), "a\"b");
+  EXPECT_EQ(requests_of(traits), R"(GET /\x41; status 200)") << "a path has none";
 }
 
 TEST(AgentName, IsWhatDistinguishesAnAgent) {
