@@ -80,9 +80,7 @@ void write_json_schema(JsonWriter& json, const JsonMember<Document>& of, JsonSch
     if (of.most < kAny) json.member("maximum", of.most);
   }
   if (!of.one_of.empty()) {
-    json.key("enum").begin_array();
-    for (const std::string_view word : of.one_of) json.value(word);
-    json.end_array();
+    json.array("enum", of.one_of);
   }
   if (of.object != nullptr) write_json_members(json, *of.object, path);
   if (of.each != nullptr && std::find(path.begin(), path.end(), of.each) == path.end()) {

@@ -42,6 +42,14 @@ class JsonWriter {
     return key(name).value(of);
   }
 
+  // The member is an array of these values.
+  template <typename Values>
+  JsonWriter& array(std::string_view name, const Values& values) {
+    key(name).begin_array();
+    for (const auto& each : values) value(each);
+    return end_array();
+  }
+
   std::string_view view() const noexcept { return text_; }
 
  private:

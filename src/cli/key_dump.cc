@@ -363,9 +363,7 @@ void print_json(const FoundKey& found) {
   if (found.state.forgotten_from) json.member("untouched_from", forgotten(found));
   if (found.ttl_ms >= 0) json.member("ttl_ms", static_cast<std::uint64_t>(found.ttl_ms));
   if (!found.state.details.empty()) {
-    json.key("details").begin_array();
-    for (const std::string& detail : found.state.details) json.value(detail);
-    json.end_array();
+    json.array("details", found.state.details);
   }
   std::cout << json.end_object().view() << '\n';
 }

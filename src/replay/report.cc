@@ -8,6 +8,7 @@
 
 #include "base/civil_time.h"
 #include "base/json_writer.h"
+#include "base/quoted.h"
 #include "core/limit.h"
 #include "core/period.h"
 #include "replay/text.h"
@@ -124,18 +125,11 @@ std::string json_report(const ReplayReport& report) {
     out.member("units", report.tally.units).member("denied_units", report.tally.denied_units);
     out.member("would_deny_units", report.tally.would_deny_units);
   }
-  const auto write_hours = [&](const char* name, const Tally::ByHour& hours) {
-    out.key(name).begin_array();
-    for (const std::uint64_t denied : hours) out.value(denied);
-    out.end_array();
-  };
-  write_hours("denied_by_hour", report.tally.denied_by_hour);
-  write_hours("would_deny_by_hour", report.tally.would_deny_by_hour);
+  out.array("denied_by_hour", report.tally.denied_by_hour);
+  out.array("would_deny_by_hour", report.tally.would_deny_by_hour);
   write_rules(out, report.tally);
   if (report.comparison) write_comparison(out, *report.comparison);
-  out.key("warnings").begin_array();
-  for (const std::string& each : warnings_of(report)) out.value(each);
-  out.end_array();
+  out.array("warnings", warnings_of(report));
   out.member("elapsed_ms", static_cast<std::uint64_t>(report.elapsed.count())).end_object();
   return std::string(out.view()) + "\n";
 }
@@ -660,11 +654,9 @@ std::vector<std::string> warnings_of(const ReplayReport& report) {
 }
 
 std::string format_titles(const ReplayReport& report) {
-  std::string titles;
-  for (const LogFormat format : report.formats) {
-    titles += (titles.empty() ? "" : ", ") + std::string(title_of(format));
-  }
-  return titles;
+  std::vector<std::string_view> titles;
+  for (const LogFormat format : report.formats) titles.push_back(title_of(format));
+  return base::joined(titles);
 }
 
 std::string text_report(const ReplayReport& report, bool has_colours, std::size_t columns) {

@@ -71,9 +71,7 @@ void write_value(JsonWriter& json, const Parameter& of) {
   if (of.most > 0) json.member("minimum", of.least);
   if (of.most > 0 && of.most < kAnyNumber) json.member("maximum", of.most);
   if (!of.words.empty()) {
-    json.key("enum").begin_array();
-    for (const std::string_view word : words_of(of.words)) json.value(word);
-    json.end_array();
+    json.array("enum", words_of(of.words));
   }
   json.end_object();
 }
@@ -100,9 +98,7 @@ void write_parameters(JsonWriter& json, const http::Route& route) {
 void write_object(JsonWriter& json, const http::Route& route) {
   json.begin_object().member("type", "object");
   if (!route.members.empty()) {
-    json.key("required").begin_array();
-    for (const std::string_view name : words_of(route.members)) json.value(name);
-    json.end_array();
+    json.array("required", words_of(route.members));
   }
   json.end_object();
 }

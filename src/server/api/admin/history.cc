@@ -147,9 +147,7 @@ void History::write_series(base::JsonWriter& json, const Series* series, const R
       sums[sums.size() - 1 - (ring.used - 1 - j) / group] += column[ring.place(j)];
     }
     if (std::all_of(sums.begin(), sums.end(), [](auto sum) { return sum == 0; })) continue;
-    json.key(kCounts[i]).begin_array();
-    for (const std::uint64_t sum : sums) json.value(sum);
-    json.end_array();
+    json.array(kCounts[i], sums);
   }
 }
 

@@ -118,9 +118,7 @@ void write_replay(JsonWriter& json, const Call& call, const RuleSet& active, con
         .member("active", all.active)
         .member("next", all.next);
     write_limits(json, by);
-    json.key("unknown").begin_array();
-    for (const std::string& name : find_unknown(active, next)) json.value(name);
-    json.end_array();
+    json.array("unknown", find_unknown(active, next));
   }
   json.end_object();
 }

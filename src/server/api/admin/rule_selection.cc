@@ -127,9 +127,7 @@ bool write_key(JsonWriter& json, const RuleCounter& counter) {
     if (!counter.tag.empty()) json.member("tag", counter.tag);
     return true;
   }
-  json.key("missing").begin_array();
-  for (const std::string& names : counter.missing) json.value(names);
-  json.end_array();
+  json.array("missing", counter.missing);
   return false;
 }
 

@@ -155,9 +155,12 @@ void write_temporary(JsonWriter& json, const std::vector<TemporaryChange>& chang
 namespace {
 
 void write_rules(JsonWriter& json, const RulesStatus& rules) {
-  json.key("rules").begin_object().member("version", rules.version).key("sources").begin_array();
-  for (const std::string& source : rules.sources) json.value(source);
-  json.end_array().member("loaded_at", rules.loaded_at).member("by", rules.by);
+  json.key("rules")
+      .begin_object()
+      .member("version", rules.version)
+      .array("sources", rules.sources)
+      .member("loaded_at", rules.loaded_at)
+      .member("by", rules.by);
   if (!rules.source.empty()) json.member("source", rules.source);
   json.member("rules", std::uint64_t{rules.rules})
       .member("limits", std::uint64_t{rules.limits})
@@ -214,9 +217,9 @@ void write_limits(JsonWriter& json, const RuleSet& rules) {
 }
 
 void write_envoy(JsonWriter& json, const EnvoyStatus& envoy) {
-  json.key("envoy").begin_object().key("sources").begin_array();
-  for (const std::string& source : envoy.sources) json.value(source);
-  json.end_array()
+  json.key("envoy")
+      .begin_object()
+      .array("sources", envoy.sources)
       .member("domains", std::uint64_t{envoy.domains})
       .member("limits", std::uint64_t{envoy.limits})
       .member("reloads", envoy.reloads)
