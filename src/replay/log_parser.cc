@@ -139,11 +139,8 @@ std::string FieldMap::lack(std::string_view what, std::span<const std::string> f
 
 std::string FieldMap::shown(std::span<const std::string> fields) {
   constexpr std::size_t kMost = 20;
-  std::string text;
-  for (std::size_t i = 0; i < std::min(fields.size(), kMost); ++i) {
-    text += (i == 0 ? "" : ", ") + fields[i];
-  }
-  return text + (fields.size() > kMost ? ", ..." : "");
+  const bool are_all = fields.size() <= kMost;
+  return base::joined(are_all ? fields : fields.first(kMost)) + (are_all ? "" : ", ...");
 }
 
 namespace {
@@ -202,12 +199,11 @@ void LogParser::begin_fields(LogLine& line, LogExtras& extras) {
 }
 
 void LogParser::add(std::string_view source, std::string_view value) {
-  constexpr std::string_view kCaddy = "request.headers.";
-  constexpr std::string_view kHeaders = "headers.";
-  constexpr std::string_view kHeader = "header.";
-  constexpr std::string_view kNginx = "http_";
+  constexpr std::array<std::string_view, 4> kHeaders{"request.headers.", "headers.", "header.",
+                                                     "http_"};
   constexpr std::string_view kAttributes = "attributes.";
   constexpr std::string_view kWithoutRules = "without_rules.";
+  const auto is_start = [&](std::string_view start) { return source.starts_with(start); };
   map_.note(source);
   if (const auto targets = map_.find(source); !targets.empty()) {
     for (const FieldTarget& target : targets) add(target, value);
@@ -216,17 +212,12 @@ void LogParser::add(std::string_view source, std::string_view value) {
     add_recorded(extras_->copy(source.substr(kAttributes.size())), value);
   } else if (source.starts_with(kCosts)) {
     add({FieldKind::kCost, 1, extras_->copy(source.substr(kCosts.size()))}, value);
-  } else if (source.starts_with(kCaddy)) {
-    add_header(source.substr(kCaddy.size()), value);
-  } else if (source.starts_with(kHeaders)) {
-    add_header(source.substr(kHeaders.size()), value);
-  } else if (source.starts_with(kHeader)) {
-    add_header(source.substr(kHeader.size()), value);
+  } else if (const auto* const header = std::ranges::find_if(kHeaders, is_start);
+             header != kHeaders.end()) {
+    add_header(source.substr(header->size()), value);
   } else if (source.starts_with("query.") || source.starts_with("cookie.") ||
              source.starts_with("body.")) {
     if (!is_absent(value)) add_recorded(extras_->copy(source), value);
-  } else if (source.starts_with(kNginx)) {
-    add_header(source.substr(kNginx.size()), value);
   } else if (source == "cost") {
     add({FieldKind::kUnits, 1}, value);
   } else if (source.starts_with(kWithoutRules)) {

@@ -350,14 +350,6 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-MemoryStoreOptions store_options(std::size_t max_keys) {
-  MemoryStoreOptions options;
-  options.max_keys = max_keys;
-  options.max_log_bytes = std::size_t{1} << 30;
-  options.shards = 1;  // one thread decides
-  return options;
-}
-
 bool counts_responses(const RuleSet& rules) {
   const auto any = [](const Rule& rule) {
     return std::any_of(rule.limits.begin(), rule.limits.end(),
@@ -372,7 +364,9 @@ class RuleReplay {
   RuleReplay(const RuleSet& rules, const ReplayOptions& options)
       : rules_(rules),
         counts_responses_(counts_responses(rules)),
-        store_(store_options(options.max_keys)),
+        store_({.max_keys = options.max_keys,
+                .max_log_bytes = std::size_t{1} << 30,
+                .shards = 1}),  // one thread decides
         names_(rules, options.overrides),
         requests_(limiter_, rules, {.overrides = options.overrides}) {}
 

@@ -21,7 +21,6 @@
 #include "core/period.h"
 #include "replay/log_attributes.h"
 #include "replay/replay.h"
-#include "replay/text.h"
 #include "rules/networks.h"
 #include "rules/rule_set.h"
 

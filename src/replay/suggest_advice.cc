@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -234,27 +235,22 @@ bool GuessFinder::guesses(const Writer& writer) noexcept {
 }
 
 std::vector<std::string> GuessFinder::paths() const {
-  struct Guesses {
-    std::uint32_t path = 0;
-    std::uint32_t clients = 0;
-    std::uint64_t requests = 0;
-  };
-  std::vector<Guesses> all(paths_.size());
+  std::vector<std::uint32_t> clients(paths_.size());  // that guess there
+  std::vector<std::uint64_t> requests(paths_.size());
   for (const Writer& writer : writers_) {
     if (!guesses(writer)) continue;
-    Guesses& of_path = all[writer.path];
-    of_path.path = writer.path;
-    ++of_path.clients;
-    of_path.requests += writer.writes;
+    ++clients[writer.path];
+    requests[writer.path] += writer.writes;
   }
-  std::erase_if(all, [&](const Guesses& each) {
-    return each.clients < kClients || each.requests * 2 <= writes_[each.path];
-  });
-  std::sort(all.begin(), all.end(),
-            [](const Guesses& a, const Guesses& b) { return a.requests > b.requests; });
+  std::vector<std::size_t> all;
+  for (std::size_t path = 0; path < paths_.size(); ++path) {
+    const bool is_guessed = clients[path] >= kClients && requests[path] * 2 > writes_[path];
+    if (is_guessed) all.push_back(path);
+  }
+  std::ranges::sort(all, std::greater(), [&](std::size_t path) { return requests[path]; });
   all.resize(std::min(all.size(), RouteFinder::kMostPaths));
   std::vector<std::string> found;
-  for (const Guesses& each : all) found.push_back(paths_[each.path]);
+  for (const std::size_t path : all) found.push_back(paths_[path]);
   return found;
 }
 
@@ -666,31 +662,29 @@ std::uint64_t denied_readers(const std::vector<Advice>& advice) {
 
 std::vector<Advice> advise(const SuggestReport& report, double harm) {
   std::vector<Advice> advice = advice_for_routes(report, harm, false);
+  const auto put_first = [&](const std::string& what) {
+    std::string& note = advice[0].note;
+    note.insert(0, what + (note.empty() ? "" : "; "));
+  };
   // Proxies, or other keys that people share: not that many clients are robots that read.
   const std::uint64_t shared = denied_readers(advice);
   if (static_cast<double>(shared) > std::max(harm, 0.5) * static_cast<double>(report.keys)) {
     advice = advice_for_routes(report, harm, true);
     const std::string& key = report.options.key;
     if (key.find("{ip") != key.npos || key.find("|ip") != key.npos) {
-      std::string& note = advice[0].note;
-      note.insert(0,
-                  grouped(shared) + " of " + plural(report.keys, "client") +
-                      " log in or fail too often for one person, and look like proxies: expected "
-                      "the address of the client in the log, such as by real_ip_header in nginx" +
-                      (note.empty() ? "" : "; "));
+      put_first(grouped(shared) + " of " + plural(report.keys, "client") +
+                " log in or fail too often for one person, and look like proxies: expected "
+                "the address of the client in the log, such as by real_ip_header in nginx");
     }
   }
   if (!advice.empty() && report.covered() < std::chrono::hours{1}) {
-    std::string& note = advice[0].note;
-    note.insert(0, "the log covers " + duration_text(report.covered()) +
-                       ", and rates are for hours: use a longer log" + (note.empty() ? "" : "; "));
+    put_first("the log covers " + duration_text(report.covered()) +
+              ", and rates are for hours: use a longer log");
   }
   if (!advice.empty() && report.disordered) {
-    std::string& note = advice[0].note;
-    note.insert(0,
-                "a log is not in order of time, so the numbers are wrong: sort it, or name the "
-                "log of each server" +
-                    std::string(note.empty() ? "" : "; "));
+    put_first(
+        "a log is not in order of time, so the numbers are wrong: sort it, or name the log of each "
+        "server");
   }
   return advice;
 }

@@ -269,10 +269,11 @@ std::string html_clients(const Advice& advice) {
            (each.denied       ? " <span class=\"bad small\">denied</span>"
             : each.needs_most ? " <span class=\"soft small\">needs most</span>"
                               : "");
-    const Traits traits = each.traits == nullptr ? Traits{} : *each.traits;
-    for (const std::string& part : {requests_of(traits), agent_of(traits)}) {
-      if (part.empty() || part == each.label) continue;
-      out += "<br><span class=\"soft small\">" + html_text(part) + "</span>";
+    if (each.traits != nullptr) {
+      for (const std::string& part : {requests_of(*each.traits), agent_of(*each.traits)}) {
+        if (part.empty() || part == each.label) continue;
+        out += "<br><span class=\"soft small\">" + html_text(part) + "</span>";
+      }
     }
     out += "</th><td>" + grouped(each.requests) + "</td><td>" +
            html_text(percent(each.requests, advice.route->demand.requests())) + "</td><td>" +
