@@ -8,19 +8,16 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <new>
-#include <optional>
 #include <set>
 #include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "insight/key_sketch.h"
-#include "limiter/limit_arguments.h"
+#include "base/quoted.h"
 #include "sluice/clock.h"
 #include "sluice/rule_answer.h"
 #include "sluice/rule_set.h"
@@ -171,12 +168,10 @@ std::set<std::pair<std::string, std::string>> names_in(const RuleSet& rules) {
 
 template <typename Enum, std::size_t N>
 Expected<Enum> read_name(std::string_view name, const std::array<std::string_view, N>& names) {
-  std::string expected;
   for (std::size_t i = 0; i < N; ++i) {
-    if (same_word(name, names[i])) return static_cast<Enum>(i);
-    expected.append(i == 0 ? "" : i + 1 < N ? ", " : " or ").append(names[i]);
+    if (base::same_word(name, names[i])) return static_cast<Enum>(i);
   }
-  return Unexpected{expected};
+  return Unexpected{base::joined(names, " or ")};
 }
 
 }  // namespace
@@ -311,7 +306,6 @@ void TopKeys::add(const KeySlot& from, bool is_handed, Duration now) {
 }
 
 void TopKeys::forget_others(const RuleSet& active, Duration now) {
-  using namespace std::chrono_literals;
   const bool is_new = !last_active_ || last_active_->rules().data() != active.rules().data();
   if (!is_new && now < last_forgot_ + 10min) return;
   last_active_ = active;
