@@ -74,10 +74,6 @@ void Total::add(const Tally& tally) noexcept {
   for (std::size_t i = 0; i < kCells; ++i) cells[i] += tally.cells[i].get();
 }
 
-void Total::add(const Total& other) noexcept {
-  for (std::size_t i = 0; i < kCells; ++i) cells[i] += other.cells[i];
-}
-
 RuleCounts::RuleCounts() : requests_(std::make_unique<Tally[]>(1)) {}
 
 RuleCounts::RuleCounts(const RuleSet& rules) : rules_(rules), all_(rules_->rules()) {

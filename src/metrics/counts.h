@@ -81,7 +81,6 @@ struct Total {
   bool plans = false;
 
   void add(const Tally& tally) noexcept;
-  void add(const Total& other) noexcept;
 };
 
 // Totals by the names of rules and of limits, and of all front ends and events.

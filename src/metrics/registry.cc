@@ -7,10 +7,8 @@
 #include <array>
 #include <charconv>
 #include <ctime>
-#include <initializer_list>
 #include <mutex>
 #include <numeric>
-#include <set>
 #include <span>
 #include <stdexcept>
 #include <string_view>
@@ -20,49 +18,6 @@
 #include "metrics/counts.h"
 
 namespace sluice::metrics {
-
-// Writes the text that Prometheus reads.
-class PrometheusText final : public Writer {
- public:
-  void begin(std::string_view type, std::string_view name, std::string_view help) override {
-    name_ = name;
-    out_.append("# HELP ").append(name).append(" ").append(help);
-    out_.append("\n# TYPE ").append(name).append(" ").append(type).append("\n");
-  }
-  void add(std::span<const Label> labels, double value) override { write("", labels, {}, value); }
-  void add(std::span<const Label> labels, const DurationCounts& counts) override;
-  std::string take() { return std::move(out_); }
-
- private:
-  void write(std::string_view suffix, std::span<const Label> labels, std::string_view le,
-             double value);
-  void write_label(const Label& label);
-
-  std::string_view name_;
-  std::string out_;
-};
-
-// Reads /proc/self. It keeps its files open, so that it works when no file descriptor is free.
-//
-// Thread-safety: any member from any thread.
-class Process {
- public:
-  Process();
-  ~Process();
-  Process(const Process&) = delete;
-  Process& operator=(const Process&) = delete;
-  // Adds what the system reports.
-  void write(Writer& to) const;
-
- private:
-  void write_stat(Writer& to) const;
-  void write_descriptors(Writer& to) const;
-
-  int stat_;       // negative if it could not be opened
-  double booted_;  // start of the system, in seconds since 1970
-  DIR* descriptors_;
-  mutable std::mutex mutex_;  // protects the position in `descriptors_`
-};
 
 namespace {
 
@@ -74,47 +29,59 @@ std::string text_of(double value) {
   return {digits.data(), end.ptr};
 }
 
-}  // namespace
-
-void PrometheusText::write_label(const Label& label) {
-  out_.append(label.name).append("=\"");
-  for (const char c : label.value) {
-    if (c == '\\' || c == '"' || c == '\n') out_ += '\\';
-    out_ += c == '\n' ? 'n' : c;
+// Writes the text that Prometheus reads.
+class PrometheusText final : public Writer {
+ public:
+  void begin(std::string_view type, std::string_view name, std::string_view help) override {
+    name_ = name;
+    out_.append("# HELP ").append(name).append(" ").append(help);
+    out_.append("\n# TYPE ").append(name).append(" ").append(type).append("\n");
   }
-  out_ += '"';
-}
-
-// Writes a line. `le` is the bound of a bucket, or empty.
-void PrometheusText::write(std::string_view suffix, std::span<const Label> labels,
-                           std::string_view le, double value) {
-  out_.append(name_).append(suffix);
-  char before = '{';
-  for (const Label& label : labels) {
-    out_ += std::exchange(before, ',');
-    write_label(label);
+  void add(std::span<const Label> labels, double value) override { write("", labels, {}, value); }
+  void add(std::span<const Label> labels, const DurationCounts& counts) override {
+    const auto all =
+        std::accumulate(counts.buckets.begin(), counts.buckets.end(), std::uint64_t{0});
+    write("_count", labels, {}, static_cast<double>(all));
+    write("_sum", labels, {}, static_cast<double>(counts.sum_ns) / 1e9);
+    std::uint64_t count = 0;
+    for (std::size_t i = 0; i < DurationCounts::kBounds; ++i) {
+      count += counts.buckets[i];
+      const double bound = static_cast<double>(std::uint64_t{1} << i) / 1e6;
+      write("_bucket", labels, text_of(bound), static_cast<double>(count));
+    }
+    write("_bucket", labels, "+Inf", static_cast<double>(all));
   }
-  if (!le.empty()) {
-    out_ += std::exchange(before, ',');
-    write_label({"le", le});
-  }
-  out_.append(before == ',' ? "} " : " ").append(text_of(value)).append("\n");
-}
+  std::string take() { return std::move(out_); }
 
-void PrometheusText::add(std::span<const Label> labels, const DurationCounts& counts) {
-  const auto all = std::accumulate(counts.buckets.begin(), counts.buckets.end(), std::uint64_t{0});
-  write("_count", labels, {}, static_cast<double>(all));
-  write("_sum", labels, {}, static_cast<double>(counts.sum_ns) / 1e9);
-  std::uint64_t count = 0;
-  for (std::size_t i = 0; i < DurationCounts::kBounds; ++i) {
-    count += counts.buckets[i];
-    const double bound = static_cast<double>(std::uint64_t{1} << i) / 1e6;
-    write("_bucket", labels, text_of(bound), static_cast<double>(count));
+ private:
+  // Writes a line. `le` is the bound of a bucket, or empty.
+  void write(std::string_view suffix, std::span<const Label> labels, std::string_view le,
+             double value) {
+    out_.append(name_).append(suffix);
+    char before = '{';
+    for (const Label& label : labels) {
+      out_ += std::exchange(before, ',');
+      write_label(label);
+    }
+    if (!le.empty()) {
+      out_ += std::exchange(before, ',');
+      write_label({"le", le});
+    }
+    out_.append(before == ',' ? "} " : " ").append(text_of(value)).append("\n");
   }
-  write("_bucket", labels, "+Inf", static_cast<double>(all));
-}
 
-namespace {
+  void write_label(const Label& label) {
+    out_.append(label.name).append("=\"");
+    for (const char c : label.value) {
+      if (c == '\\' || c == '"' || c == '\n') out_ += '\\';
+      out_ += c == '\n' ? 'n' : c;
+    }
+    out_ += '"';
+  }
+
+  std::string_view name_;
+  std::string out_;
+};
 
 double seconds_of(clockid_t clock) noexcept {
   timespec now{};
@@ -141,50 +108,62 @@ std::array<double, kResidentPages + 1> fields_of(std::string_view stat) {
 
 }  // namespace
 
-Process::Process()
-    : stat_(open("/proc/self/stat", O_RDONLY | O_CLOEXEC)),
-      booted_(seconds_of(CLOCK_REALTIME) - seconds_of(CLOCK_BOOTTIME)),
-      descriptors_(opendir("/proc/self/fd")) {}
+// Reads /proc/self. It keeps its files open, so that it works when no file descriptor is free.
+//
+// Thread-safety: any member from any thread.
+class Process {
+ public:
+  Process() = default;
+  ~Process() {
+    if (stat_ >= 0) close(stat_);
+    if (descriptors_ != nullptr) closedir(descriptors_);
+  }
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+  // Adds what the system reports.
+  void write(Writer& to) const {
+    write_stat(to);
+    write_descriptors(to);
+    rlimit limit{};
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+    to.metric("gauge", "process_max_fds", "Maximum number of open file descriptors.")
+        .add({}, std::uint64_t{limit.rlim_cur});
+  }
 
-Process::~Process() {
-  if (stat_ >= 0) close(stat_);
-  if (descriptors_ != nullptr) closedir(descriptors_);
-}
+ private:
+  void write_stat(Writer& to) const {
+    std::array<char, 2048> buffer{};
+    const auto size = stat_ >= 0 ? pread(stat_, buffer.data(), buffer.size(), 0) : 0;
+    if (size <= 0) return;
+    const auto fields = fields_of({buffer.data(), static_cast<std::size_t>(size)});
+    const auto tick = 1.0 / static_cast<double>(sysconf(_SC_CLK_TCK));
+    to.metric("gauge", "process_start_time_seconds",
+              "Start time of the process since the Unix epoch.")
+        .add({}, booted_ + fields[kStartTime] * tick);
+    to.metric("counter", "process_cpu_seconds_total", "User and system CPU time.")
+        .add({}, (fields[kUserTime] + fields[kSystemTime]) * tick);
+    to.metric("gauge", "process_resident_memory_bytes", "Resident memory.")
+        .add({}, fields[kResidentPages] * static_cast<double>(sysconf(_SC_PAGESIZE)));
+    to.metric("gauge", "process_virtual_memory_bytes", "Virtual memory.")
+        .add({}, fields[kVirtualBytes]);
+  }
 
-void Process::write_stat(Writer& to) const {
-  std::array<char, 2048> buffer{};
-  const auto size = stat_ >= 0 ? pread(stat_, buffer.data(), buffer.size(), 0) : 0;
-  if (size <= 0) return;
-  const auto fields = fields_of({buffer.data(), static_cast<std::size_t>(size)});
-  const auto tick = 1.0 / static_cast<double>(sysconf(_SC_CLK_TCK));
-  to.metric("gauge", "process_start_time_seconds",
-            "Start time of the process since the Unix epoch.")
-      .add({}, booted_ + fields[kStartTime] * tick);
-  to.metric("counter", "process_cpu_seconds_total", "User and system CPU time.")
-      .add({}, (fields[kUserTime] + fields[kSystemTime]) * tick);
-  to.metric("gauge", "process_resident_memory_bytes", "Resident memory.")
-      .add({}, fields[kResidentPages] * static_cast<double>(sysconf(_SC_PAGESIZE)));
-  to.metric("gauge", "process_virtual_memory_bytes", "Virtual memory.")
-      .add({}, fields[kVirtualBytes]);
-}
+  void write_descriptors(Writer& to) const {
+    if (descriptors_ == nullptr) return;
+    const std::lock_guard lock(mutex_);
+    rewinddir(descriptors_);
+    double count = 0;
+    while (const dirent* entry = readdir(descriptors_)) count += entry->d_name[0] != '.';
+    to.metric("gauge", "process_open_fds", "Open file descriptors.").add({}, count);
+  }
 
-void Process::write_descriptors(Writer& to) const {
-  if (descriptors_ == nullptr) return;
-  const std::lock_guard lock(mutex_);
-  rewinddir(descriptors_);
-  double count = 0;
-  while (const dirent* entry = readdir(descriptors_)) count += entry->d_name[0] != '.';
-  to.metric("gauge", "process_open_fds", "Open file descriptors.").add({}, count);
-}
-
-void Process::write(Writer& to) const {
-  write_stat(to);
-  write_descriptors(to);
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  to.metric("gauge", "process_max_fds", "Maximum number of open file descriptors.")
-      .add({}, std::uint64_t{limit.rlim_cur});
-}
+  // Negative if it could not be opened.
+  int stat_ = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+  // The start of the system, in seconds since 1970.
+  double booted_ = seconds_of(CLOCK_REALTIME) - seconds_of(CLOCK_BOOTTIME);
+  DIR* descriptors_ = opendir("/proc/self/fd");
+  mutable std::mutex mutex_;  // protects the position in `descriptors_`
+};
 
 namespace {
 
