@@ -244,157 +244,145 @@ struct DecideLine {
   std::optional<std::string_view> per, lease, zone, starts;
   std::optional<Limit> limit;
 
-  bool set_verb(const JsonValue& value, JsonProblem& problem);
-  bool set_ttl(const JsonValue& value, JsonProblem& problem);
-  bool set_ttl_ms(const JsonValue& value, JsonProblem&);
-  bool begin_attributes(const JsonValue&, JsonProblem&);
-  bool add_attribute(const JsonValue& value, JsonProblem& problem);
-  bool begin_charges(const JsonValue&, JsonProblem&);
-  bool begin_charge(const JsonValue&, JsonProblem& problem);
-  bool begin_limit(const JsonValue&, JsonProblem&);
-  bool set_algorithm(const JsonValue& value, JsonProblem& problem);
-  bool set_option(const JsonValue& value, JsonProblem& problem);
-  bool set_calendar(JsonProblem& problem);
-  bool end_limit(JsonProblem& problem);
-};
+  bool set_verb(const JsonValue& value, JsonProblem& problem) {
+    constexpr std::array<std::pair<std::string_view, Verb>, 12> kVerbs{
+        {{"take", Verb::kTake},
+         {"peek", Verb::kPeek},
+         {"refund", Verb::kRefund},
+         {"reset", Verb::kReset},
+         {"charge", Verb::kCharge},
+         {"take_at_most", Verb::kTakeAtMost},
+         {"reserve", Verb::kReserve},
+         {"release", Verb::kRelease},
+         {"extend", Verb::kExtend},
+         {"hold", Verb::kHold},
+         {"settle", Verb::kSettle},
+         {"cancel", Verb::kCancel}}};
+    for (const auto& [name, of_name] : kVerbs) {
+      if (name != value.text) continue;
+      verb = of_name;
+      return true;
+    }
+    return problem.is(base::in_quotes(value.text) + " is unknown",
+                      "expected take, peek, refund, reset, charge, take_at_most, reserve, release, "
+                      "extend, hold, settle or cancel");
+  }
 
-bool DecideLine::set_verb(const JsonValue& value, JsonProblem& problem) {
-  constexpr std::array<std::pair<std::string_view, Verb>, 12> kVerbs{
-      {{"take", Verb::kTake},
-       {"peek", Verb::kPeek},
-       {"refund", Verb::kRefund},
-       {"reset", Verb::kReset},
-       {"charge", Verb::kCharge},
-       {"take_at_most", Verb::kTakeAtMost},
-       {"reserve", Verb::kReserve},
-       {"release", Verb::kRelease},
-       {"extend", Verb::kExtend},
-       {"hold", Verb::kHold},
-       {"settle", Verb::kSettle},
-       {"cancel", Verb::kCancel}}};
-  for (const auto& [name, of_name] : kVerbs) {
-    if (name != value.text) continue;
-    verb = of_name;
+  bool set_ttl(const JsonValue& value, JsonProblem& problem) {
+    const auto read = core::parse_period(value.text);
+    if (!read) return problem.is(read.error(), {});
+    ttl = *read;
     return true;
   }
-  return problem.is(base::in_quotes(value.text) + " is unknown",
-                    "expected take, peek, refund, reset, charge, take_at_most, reserve, release, "
-                    "extend, hold, settle or cancel");
-}
 
-bool DecideLine::set_ttl(const JsonValue& value, JsonProblem& problem) {
-  const auto read = core::parse_period(value.text);
-  if (!read) return problem.is(read.error(), {});
-  ttl = *read;
-  return true;
-}
-
-bool DecideLine::set_ttl_ms(const JsonValue& value, JsonProblem&) {
-  ttl = std::chrono::milliseconds{static_cast<std::int64_t>(value.number)};
-  return true;
-}
-
-bool DecideLine::begin_attributes(const JsonValue&, JsonProblem&) {
-  attributes.emplace();
-  return true;
-}
-
-bool DecideLine::add_attribute(const JsonValue& value, JsonProblem& problem) {
-  if (attributes->find(value.name)) return problem.is_twice(value.name);
-  attributes->set(value.name, value.text);
-  return true;
-}
-
-bool DecideLine::begin_charges(const JsonValue&, JsonProblem&) {
-  charges.emplace();
-  return true;
-}
-
-bool DecideLine::begin_charge(const JsonValue&, JsonProblem& problem) {
-  if (charges->size() == kMaxCharges) return problem.is_outer(kCharges, {});
-  units = 1;
-  alternative = false;
-  return true;
-}
-
-bool DecideLine::begin_limit(const JsonValue&, JsonProblem&) {
-  spec = {};
-  per = lease = zone = starts = std::nullopt;
-  return true;
-}
-
-bool DecideLine::set_algorithm(const JsonValue& value, JsonProblem& problem) {
-  const auto algorithm = algorithm_from(value.text);
-  if (!algorithm) {
-    return problem.is(base::in_quotes(value.text) + " is unknown",
-                      "expected " + base::joined(core::kAllAlgorithmNames, " or "));
+  bool set_ttl_ms(const JsonValue& value, JsonProblem&) {
+    ttl = std::chrono::milliseconds{static_cast<std::int64_t>(value.number)};
+    return true;
   }
-  spec.algorithm = *algorithm;
-  return true;
-}
 
-// Sets an option to a number, or to the index of a word, which is the value of its enumerator.
-bool DecideLine::set_option(const JsonValue& value, JsonProblem& problem) {
-  const auto& option = *std::find_if(core::kLimitOptions.begin(), core::kLimitOptions.end(),
-                                     [&](const auto& one) { return one.name == value.name; });
-  std::uint64_t number = value.number;
-  if (!option.words.empty()) {
-    const auto found = std::find(option.words.begin(), option.words.end(), value.text);
-    if (found == option.words.end()) {
+  bool begin_attributes(const JsonValue&, JsonProblem&) {
+    attributes.emplace();
+    return true;
+  }
+
+  bool add_attribute(const JsonValue& value, JsonProblem& problem) {
+    if (attributes->find(value.name)) return problem.is_twice(value.name);
+    attributes->set(value.name, value.text);
+    return true;
+  }
+
+  bool begin_charges(const JsonValue&, JsonProblem&) {
+    charges.emplace();
+    return true;
+  }
+
+  bool begin_charge(const JsonValue&, JsonProblem& problem) {
+    if (charges->size() == kMaxCharges) return problem.is_outer(kCharges, {});
+    units = 1;
+    alternative = false;
+    return true;
+  }
+
+  bool begin_limit(const JsonValue&, JsonProblem&) {
+    spec = {};
+    per = lease = zone = starts = std::nullopt;
+    return true;
+  }
+
+  bool set_algorithm(const JsonValue& value, JsonProblem& problem) {
+    const auto algorithm = algorithm_from(value.text);
+    if (!algorithm) {
       return problem.is(base::in_quotes(value.text) + " is unknown",
-                        "expected " + base::joined(option.words, " or "));
+                        "expected " + base::joined(core::kAllAlgorithmNames, " or "));
     }
-    number = static_cast<std::uint64_t>(found - option.words.begin());
+    spec.algorithm = *algorithm;
+    return true;
   }
-  if (option.is_time) {
-    const auto time = core::parse_period(value.text);
-    if (!time) return problem.is(time.error(), {});
-    number = static_cast<std::uint64_t>(*time / std::chrono::milliseconds{1});
-  }
-  core::set_value(spec, option.option, number);
-  return true;
-}
 
-// Sets the calendar of a limit whose `per` is a unit of it.
-bool DecideLine::set_calendar(JsonProblem& problem) {
-  const auto unit = core::calendar_unit_from(*per);
-  if (!unit) {
-    return (!zone && !starts) || problem.is_of(zone ? "zone" : "starts", core::kNeedsCalendar, {});
+  // Sets an option to a number, or to the index of a word, which is the value of its enumerator.
+  bool set_option(const JsonValue& value, JsonProblem& problem) {
+    const auto& option = *std::find_if(core::kLimitOptions.begin(), core::kLimitOptions.end(),
+                                       [&](const auto& one) { return one.name == value.name; });
+    std::uint64_t number = value.number;
+    if (!option.words.empty()) {
+      const auto found = std::find(option.words.begin(), option.words.end(), value.text);
+      if (found == option.words.end()) {
+        return problem.is(base::in_quotes(value.text) + " is unknown",
+                          "expected " + base::joined(option.words, " or "));
+      }
+      number = static_cast<std::uint64_t>(found - option.words.begin());
+    }
+    if (option.is_time) {
+      const auto time = core::parse_period(value.text);
+      if (!time) return problem.is(time.error(), {});
+      number = static_cast<std::uint64_t>(*time / std::chrono::milliseconds{1});
+    }
+    core::set_value(spec, option.option, number);
+    return true;
   }
-  CalendarSpec calendar{.unit = *unit};
-  if (zone) calendar.zone = *zone;
-  if (starts) {
-    const auto started = core::starting(calendar, *starts);
-    if (!started) return problem.is(started.error(), {});
-    calendar = *started;
-  }
-  const auto made = Calendar::make(calendar);
-  if (!made) return problem.is_of("zone", made.error(), {});
-  spec.calendar = *made;
-  return true;
-}
 
-bool DecideLine::end_limit(JsonProblem& problem) {
-  const bool is_lease = holds_permits(spec.algorithm);
-  const std::string_view period = is_lease ? "lease" : "per";
-  if (is_lease ? per : lease) {
-    return problem.is_of(is_lease ? "per" : "lease",
-                         "does not apply to " + std::string(to_string(spec.algorithm)),
-                         "expected " + base::in_quotes(period));
+  // Sets the calendar of a limit whose `per` is a unit of it.
+  bool set_calendar(JsonProblem& problem) {
+    const auto unit = core::calendar_unit_from(*per);
+    if (!unit) {
+      return (!zone && !starts) ||
+             problem.is_of(zone ? "zone" : "starts", core::kNeedsCalendar, {});
+    }
+    CalendarSpec calendar{.unit = *unit};
+    if (zone) calendar.zone = *zone;
+    if (starts) {
+      const auto started = core::starting(calendar, *starts);
+      if (!started) return problem.is(started.error(), {});
+      calendar = *started;
+    }
+    const auto made = Calendar::make(calendar);
+    if (!made) return problem.is_of("zone", made.error(), {});
+    spec.calendar = *made;
+    return true;
   }
-  const std::optional<std::string_view>& text = is_lease ? lease : per;
-  if (!text) return problem.is_missing(period, {});
-  if (!is_lease && !set_calendar(problem)) return false;
-  if (spec.calendar == nullptr) {
-    const Expected<Duration> read = core::parse_limit_period(*text);
-    if (!read) return problem.is_of(period, read.error(), {});
-    spec.per = *read;
+
+  bool end_limit(JsonProblem& problem) {
+    const bool is_lease = holds_permits(spec.algorithm);
+    const std::string_view period = is_lease ? "lease" : "per";
+    if (is_lease ? per : lease) {
+      return problem.is_of(is_lease ? "per" : "lease",
+                           "does not apply to " + std::string(to_string(spec.algorithm)),
+                           "expected " + base::in_quotes(period));
+    }
+    const std::optional<std::string_view>& text = is_lease ? lease : per;
+    if (!text) return problem.is_missing(period, {});
+    if (!is_lease && !set_calendar(problem)) return false;
+    if (spec.calendar == nullptr) {
+      const Expected<Duration> read = core::parse_limit_period(*text);
+      if (!read) return problem.is_of(period, read.error(), {});
+      spec.per = *read;
+    }
+    const Expected<Limit> made = Limit::make(spec);
+    if (!made) return problem.is(made.error(), {});
+    limit = *made;
+    return true;
   }
-  const Expected<Limit> made = Limit::make(spec);
-  if (!made) return problem.is(made.error(), {});
-  limit = *made;
-  return true;
-}
+};
 
 namespace {
 
