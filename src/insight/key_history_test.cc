@@ -67,23 +67,5 @@ TEST(KeyHistory, SurvivesStepsOfTheClock) {
   EXPECT_EQ(KeyHistory::covered(Span::kMinute, -5s), 0s);
 }
 
-TEST(KeyHistory, StaysWithinItsMemory) {
-  KeyHistory history;
-  std::uint64_t key = 0;
-  for (Duration now = 0s; now < 30h; now += 5min) {
-    for (int part = 0; part < 6; ++part) {
-      KeySketch sketch(KeyFrame::kMostKeys);
-      for (int i = 0; i < 300; ++i) sketch.add(++key * 0x9E3779B97F4A7C15, "some-user-key");
-      history.add(KeyFrame(sketch), now + part * 10s);
-    }
-  }
-  EXPECT_LE(history.bytes(), sizeof history + 18 * KeyFrame::kMostBytes);
-  // The sketches of all loops, for asked and denied, twice; and the two histories.
-  KeySketch sketch(KeyFrame::kMostKeys);
-  for (std::uint64_t i = 0; i <= KeyFrame::kMostKeys; ++i) sketch.add(i, "k");
-  EXPECT_LE(sketch.bytes(), sizeof sketch + 120 * KeyFrame::kMostKeys);
-  EXPECT_LE(4 * 4 * sketch.bytes() + 2 * (sizeof history + 18 * KeyFrame::kMostBytes), 1'000'000U);
-}
-
 }  // namespace
 }  // namespace sluice::insight

@@ -178,12 +178,6 @@ CountedKey KeySketch::at(std::size_t index) const noexcept {
           entry.is_cut};
 }
 
-std::size_t KeySketch::bytes() const noexcept {
-  return sizeof *this + counts_.capacity() * sizeof counts_[0] +
-         entries_.capacity() * sizeof entries_[0] + texts_.capacity() * sizeof texts_[0] +
-         chains_.capacity() * sizeof chains_[0] + cells_.capacity() * sizeof cells_[0];
-}
-
 namespace {
 
 bool is_more(const CountedKey& a, const CountedKey& b) noexcept {
@@ -279,10 +273,6 @@ std::vector<CountedKey> KeyFrame::top(std::size_t most) const {
   std::partial_sort(keys.begin(), end, keys.end(), is_surer);
   keys.resize(shown);
   return keys;
-}
-
-std::size_t KeyFrame::kept_bytes() const noexcept {
-  return sizeof *this + rows_.capacity() * sizeof(Row) + texts_.capacity();
 }
 
 }  // namespace sluice::insight

@@ -65,7 +65,6 @@ class KeySketch {
   // Returns the maximum that can have been added for a key without being counted.
   std::uint64_t floor() const noexcept;
   CountedKey at(std::size_t index) const noexcept;
-  std::size_t bytes() const noexcept;
 
  private:
   static constexpr std::uint16_t kNone = 0xFFFF;
@@ -114,7 +113,7 @@ class KeySketch {
 // total() / k, where k is the least number of keys that a frame or sketch kept that was full
 // (Agarwal, Cormode, Huang, Phillips, Wei, Yi: "Mergeable summaries").
 //
-// Thread-safety: one thread at a time. Cost: kept_bytes() is at most kMostBytes; adding takes some
+// Thread-safety: one thread at a time. Cost: the memory is at most kMostBytes; adding takes some
 // 10 µs for full frames.
 class KeyFrame {
  public:
@@ -135,7 +134,6 @@ class KeyFrame {
   // borrow the frame.
   std::vector<CountedKey> top(std::size_t most) const;
   std::size_t size() const noexcept { return rows_.size(); }
-  std::size_t kept_bytes() const noexcept;
 
  private:
   struct Row {

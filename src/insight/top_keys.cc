@@ -145,14 +145,6 @@ bool KeyHistory::is_over(Duration now) const noexcept {
   return newest_[0] < 0 || last < frame_at(day, now) - kFrameCount + 1;
 }
 
-std::size_t KeyHistory::bytes() const noexcept {
-  std::size_t bytes = sizeof *this;
-  for (const auto& slots : slots_) {
-    for (const Slot& slot : slots) bytes += slot.frame.kept_bytes() - sizeof slot.frame;
-  }
-  return bytes;
-}
-
 namespace {
 
 constexpr std::size_t kFewestKeys = 8;               // per limit

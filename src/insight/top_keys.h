@@ -46,7 +46,6 @@ class KeyHistory {
   static Duration covered(Span span, Duration now) noexcept;
   // Returns whether nothing was added within the last day.
   bool is_over(Duration now) const noexcept;
-  std::size_t bytes() const noexcept;
 
  private:
   struct Slot {
