@@ -4,7 +4,9 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
-#include <exception>
+#include <functional>
+#include <future>
+#include <memory>
 #include <mutex>
 #include <utility>
 
@@ -70,43 +72,21 @@ void FiberSleep::stop() {
   wake();
 }
 
-namespace {
-
-// Work that a fiber waits for.
-struct WorkElsewhere {
-  void run() {
-    const auto* const begun = std::exchange(work, nullptr);
-    try {
-      (*begun)();
-    } catch (...) {
-      thrown = std::current_exception();
-    }
-  }
-
-  std::mutex mutex;
-  const std::function<void()>* work;  // null once it has begun; the next two are the fiber's, too
-  FiberSleep* sleep;
-  std::exception_ptr thrown = {};
-};
-
-}  // namespace
-
 void run_elsewhere(boost::asio::io_context& elsewhere, FiberSleeps& sleeps,
                    const std::function<void()>& work) {
   FiberSleep sleep(sleeps);
-  const auto shared = std::make_shared<WorkElsewhere>();
-  shared->work = &work;
-  shared->sleep = &sleep;
-  boost::asio::post(elsewhere, [shared] {
-    const std::lock_guard lock(shared->mutex);
-    if (shared->work == nullptr) return;  // the fiber has not waited
-    shared->run();
-    shared->sleep->wake();
+  std::packaged_task<void()> task(std::cref(work));
+  const auto begun = std::make_shared<std::once_flag>();
+  // If the fiber has not waited, the flag is set, and the other two are gone.
+  boost::asio::post(elsewhere, [begun, &task, &sleep] {
+    std::call_once(*begun, [&] {
+      task();
+      sleep.wake();
+    });
   });
   sleep.sleep(Instant::max());
-  const std::lock_guard lock(shared->mutex);
-  if (shared->work != nullptr) shared->run();
-  if (shared->thrown) std::rethrow_exception(shared->thrown);
+  std::call_once(*begun, std::ref(task));  // waits for work that has begun
+  task.get_future().get();                 // throws what the work has thrown
 }
 
 }  // namespace sluice::server::net
