@@ -366,12 +366,12 @@ void Protocol::forget_input(Stream& stream) {
 bool Protocol::check_prefix(Stream& stream) {
   const std::string_view in = stream.input();
   if (in.size() < kPrefixBytes) return true;
-  const Prefix prefix = read_prefix(in);
-  if (prefix.size > shared_.bounds.body_bytes) {
+  const auto [compressed, size] = read_prefix(in);
+  if (size > shared_.bounds.body_bytes) {
     end(stream, Code::kResourceExhausted, too_large(shared_.bounds.body_bytes));
-  } else if (prefix.compressed > 1 || (prefix.compressed == 1 && !stream.gzip)) {
+  } else if (compressed > 1 || (compressed == 1 && !stream.gzip)) {
     end(stream, Code::kInternal, "a message is compressed, but grpc-encoding does not name gzip");
-  } else if (stream.method != Method::kStream && in.size() > kPrefixBytes + prefix.size) {
+  } else if (stream.method != Method::kStream && in.size() > kPrefixBytes + size) {
     end(stream, Code::kInternal, "expected one message");
   }
   return !stream.ended;
@@ -382,10 +382,10 @@ bool Protocol::check_prefix(Stream& stream) {
 bool Protocol::take_message(Stream& stream, std::string_view& message) {
   const std::string_view in = stream.input();
   if (in.size() < kPrefixBytes) return false;
-  const Prefix prefix = read_prefix(in);
-  if (in.size() < kPrefixBytes + prefix.size) return false;
-  message = in.substr(kPrefixBytes, prefix.size);
-  if (prefix.compressed == 0) return true;
+  const auto [compressed, size] = read_prefix(in);
+  if (in.size() < kPrefixBytes + size) return false;
+  message = in.substr(kPrefixBytes, size);
+  if (compressed == 0) return true;
   const std::size_t most = shared_.bounds.body_bytes;
   const Code result = gunzip(message, most, stream.inflated);
   if (result == Code::kResourceExhausted) {
@@ -472,7 +472,7 @@ void Protocol::answered(Stream& stream, Handler& handler) {
 void Protocol::deliver(Stream& stream) {
   std::string_view message;
   while (!stream.ended && !stream.full() && check_prefix(stream) && take_message(stream, message)) {
-    stream.in_done += kPrefixBytes + read_prefix(stream.input()).size;
+    stream.in_done += kPrefixBytes + read_prefix(stream.input()).second;
     stream.began = now_;
     stream.used = true;
     // A message pays for its frame. Empty ones, of which one frame brings thousands, do not.

@@ -45,13 +45,12 @@ Code gunzip(std::string_view bytes, std::size_t most, std::string& out) {
   return result;
 }
 
-Prefix read_prefix(std::string_view bytes) noexcept {
-  Prefix out;
-  out.compressed = static_cast<std::uint8_t>(bytes[0]);
+std::pair<std::uint8_t, std::uint32_t> read_prefix(std::string_view bytes) noexcept {
+  std::uint32_t size = 0;
   for (std::size_t i = 1; i < kPrefixBytes; ++i) {
-    out.size = out.size << 8 | static_cast<std::uint8_t>(bytes[i]);
+    size = size << 8 | static_cast<std::uint8_t>(bytes[i]);
   }
-  return out;
+  return {static_cast<std::uint8_t>(bytes[0]), size};
 }
 
 void append_message(std::string& out, std::string_view message) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "server/net/loop_clock.h"
 #include "server/protocol/grpc/message.h"
@@ -18,15 +19,11 @@ Code gunzip(std::string_view bytes, std::size_t most, std::string& out);
 
 // The formats that gRPC adds to HTTP/2: messages, texts and times.
 
-// The prefix of each message: whether it is compressed, and its length.
-struct Prefix {
-  std::uint8_t compressed = 0;  // 0 or 1; other values are invalid
-  std::uint32_t size = 0;
-};
 inline constexpr std::size_t kPrefixBytes = 5;
 
-// `bytes` has at least kPrefixBytes.
-Prefix read_prefix(std::string_view bytes) noexcept;
+// Reads the prefix of a message: whether it is compressed, 0 or 1 (other values are invalid), and
+// its length. `bytes` has at least kPrefixBytes.
+std::pair<std::uint8_t, std::uint32_t> read_prefix(std::string_view bytes) noexcept;
 // Appends an uncompressed message, which must be shorter than 4 GiB.
 void append_message(std::string& out, std::string_view message);
 

@@ -27,9 +27,9 @@ TEST(Framing, ReadsThePrefixThatItWrites) {
   append_message(out, std::string(0x10203, 'x'));
   ASSERT_EQ(out.size(), 0x10203 + kPrefixBytes);
   EXPECT_EQ(out.substr(0, kPrefixBytes), std::string_view("\0\0\1\2\3", 5));
-  EXPECT_EQ(read_prefix(out).size, 0x10203U);
-  EXPECT_EQ(read_prefix(std::string_view("\1\xff\xff\xff\xff", 5)).size, 0xffffffffU);
-  EXPECT_EQ(read_prefix(std::string_view("\1\xff\xff\xff\xff", 5)).compressed, 1);
+  EXPECT_EQ(read_prefix(out).second, 0x10203U);
+  EXPECT_EQ(read_prefix(std::string_view("\1\xff\xff\xff\xff", 5)).second, 0xffffffffU);
+  EXPECT_EQ(read_prefix(std::string_view("\1\xff\xff\xff\xff", 5)).first, 1);
 }
 
 TEST(FrameScanner, CountsEachFrameHeaderHoweverItIsSplit) {
