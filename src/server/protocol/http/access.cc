@@ -52,54 +52,46 @@ bool has_known_host(const http::Request& request, std::span<const std::string> h
   return known;
 }
 
-}  // namespace
-
-std::optional<Problem> find_web_page(const http::Request& request) {
+// Whether a web page of another site sent the request, by the marks of its browser.
+bool is_of_foreign_page(const http::Request& request) {
   Buffers buffers;
   const auto field = [&](std::string_view name) {
     return find_header(request.fields, name, buffers);
   };
   const std::string_view site = field("sec-fetch-site").value_or(std::string_view());
-  bool is_foreign = site == "cross-site" || site == "same-site";
-  if (const auto origin = field("origin")) {
-    const std::string_view own = field("host").value_or(std::string_view());
-    const std::string_view authority = authority_of(*origin);
-    is_foreign = is_foreign || authority.empty() || !base::same_word(authority, own);
-  }
-  if (!is_foreign) return std::nullopt;
-  return Problem{403, "requests from web pages of another site are refused"};
+  if (site == "cross-site" || site == "same-site") return true;
+  const auto origin = field("origin");
+  if (!origin) return false;
+  const std::string_view authority = authority_of(*origin);
+  return authority.empty() ||
+         !base::same_word(authority, field("host").value_or(std::string_view()));
 }
 
-std::optional<Problem> find_foreign_host(const http::Request& request,
-                                         std::span<const std::string> hosts) {
-  if (has_known_host(request, hosts)) return std::nullopt;
+}  // namespace
+
+std::optional<Problem> Access::find_refusal(const http::Request& request) const {
+  if (is_of_foreign_page(request)) {
+    return Problem{403, "requests from web pages of another site are refused"};
+  }
+  if (reach_ != Reach::kLoopback || has_known_host(request, hosts_)) return std::nullopt;
   return Problem{403,
                  "the host is not this machine; expected localhost, a loopback address or one of "
                  "http.hosts in the configuration"};
 }
 
-std::optional<Problem> find_page_as_gateway(const http::Request& request,
-                                            std::span<const std::string> hosts) {
+std::optional<Problem> Access::find_gateway_refusal(const http::Request& request) const {
+  if (reach_ != Reach::kLoopback) return std::nullopt;
   bool is_browser = false;
   for (const http::Field& field : request.fields) {
     if (has_name(field, "sec-sluice-gateway") && !field.value.empty()) return std::nullopt;
     is_browser = is_browser || marks_a_browser(field);
   }
-  if (!is_browser || has_known_host(request, hosts)) return std::nullopt;
+  if (!is_browser || has_known_host(request, hosts_)) return std::nullopt;
   return Problem{
       403,
       "a web page may have sent this request, and the host is not this machine; expected "
       "a gateway that sets Sec-Sluice-Gateway: 1, or the host localhost, a loopback "
       "address or one of http.hosts in the configuration"};
-}
-
-std::optional<Problem> Access::find_refusal(const http::Request& request) const {
-  if (auto refusal = find_web_page(request)) return refusal;
-  return reach_ == Reach::kLoopback ? find_foreign_host(request, hosts_) : std::nullopt;
-}
-
-std::optional<Problem> Access::find_gateway_refusal(const http::Request& request) const {
-  return reach_ == Reach::kLoopback ? find_page_as_gateway(request, hosts_) : std::nullopt;
 }
 
 // Compares with every token, so that the time depends on none of them.

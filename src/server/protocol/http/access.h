@@ -12,25 +12,6 @@
 
 namespace sluice::server {
 
-// Returns why a request that a web page of another site may have sent is refused (403), or nothing.
-// Browsers mark such requests by Origin and Sec-Fetch-Site. An Origin with the host of the request
-// is the page's own server.
-std::optional<Problem> find_web_page(const http::Request& request);
-
-// Returns why a request to a listener on loopback is refused (403), or nothing. A web page could
-// reach the listener under a host name of its own (DNS rebinding), so the host must be localhost, a
-// loopback address or one of `hosts`, which are in lower case. HTTP/1.0 needs no host.
-std::optional<Problem> find_foreign_host(const http::Request& request,
-                                         std::span<const std::string> hosts);
-
-// As find_foreign_host(), for a request in which a gateway describes another one. Gateways may send
-// any host and pass on the fields of browsers, so only a request that a browser may have sent needs
-// a known host: one with Origin, Sec-Fetch-... or Accept-Language, which no page can omit from
-// every request. A gateway shows by Sec-Sluice-Gateway, which no page can set, that it is not a
-// browser.
-std::optional<Problem> find_page_as_gateway(const http::Request& request,
-                                            std::span<const std::string> hosts);
-
 // Who may do what at a listener of HTTP or gRPC (docs/http.md).
 //
 // A client has the role of its token and of its certificate. Without either it may request
@@ -46,10 +27,17 @@ class Access {
   Access(Reach reach, std::span<const KnownClient> clients, std::span<const std::string> hosts)
       : reach_(reach), clients_(clients), hosts_(hosts) {}
 
-  // Returns why an HTTP request of any client must not be answered (403): a web page may have sent
-  // it.
+  // Returns why an HTTP request of any client must not be answered (403), or nothing: a web page of
+  // another site may have sent it. Browsers mark such requests by Origin and Sec-Fetch-Site. An
+  // Origin with the host of the request is the page's own server. A web page could reach a listener
+  // on loopback under a host name of its own (DNS rebinding), so the host must be localhost, a
+  // loopback address or one of `hosts` there. HTTP/1.0 needs no host.
   std::optional<Problem> find_refusal(const http::Request& request) const;
-  // The same for a request in which a gateway describes another one.
+  // The same for a request in which a gateway describes another one. Gateways may send any host and
+  // pass on the fields of browsers, so only a request that a browser may have sent needs a known
+  // host: one with Origin, Sec-Fetch-... or Accept-Language, which no page can omit from every
+  // request. A gateway shows by Sec-Sluice-Gateway, which no page can set, that it is not a
+  // browser.
   std::optional<Problem> find_gateway_refusal(const http::Request& request) const;
   // Returns the role of the client that sent `Authorization: ...`, empty if it sent none, on a
   // connection with the role of a certificate. Returns nothing if the token is unknown (401).

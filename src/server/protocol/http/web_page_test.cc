@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,11 @@ http::Request request_with(const Fields& fields, std::string_view target = "/v1/
   request.target = target;
   request.fields = fields;
   return request;
+}
+
+// That a listener on another machine's network refuses, whatever its hosts are.
+std::optional<Problem> find_web_page(const http::Request& request) {
+  return Access(Access::Reach::kNetwork, {}, {}).find_refusal(request);
 }
 
 TEST(WebPage, IsRecognizedByItsOrigin) {
@@ -51,9 +57,10 @@ TEST(WebPage, IsRecognizedByTheSiteThatTheBrowserNames) {
 
 TEST(ForeignHost, IsAnyNameButLocalhostAndTheConfiguredOnes) {
   const std::vector<std::string> hosts{"sluice.internal", "192.0.2.1"};
+  const Access loopback(Access::Reach::kLoopback, {}, hosts);
   const auto refused = [&](std::string_view host) {
     const Fields fields{{"Host", host}};
-    return find_foreign_host(request_with(fields), hosts).has_value();
+    return loopback.find_refusal(request_with(fields)).has_value();
   };
   for (const char* known : {"localhost", "LocalHost:8080", "127.0.0.1", "127.8.9.10:80",
                             "[::1]:8080", "Sluice.Internal:8080", "192.0.2.1"}) {
@@ -63,19 +70,20 @@ TEST(ForeignHost, IsAnyNameButLocalhostAndTheConfiguredOnes) {
                               "192.0.2.2", "[::2]", "", "evil@localhost"}) {
     EXPECT_TRUE(refused(foreign)) << foreign;
   }
-  EXPECT_FALSE(find_foreign_host(request_with({}), hosts)) << "HTTP/1.0";
+  EXPECT_FALSE(loopback.find_refusal(request_with({}))) << "HTTP/1.0";
   const Fields two{{"Host", "localhost"}, {"Host", "evil.example"}};
-  EXPECT_TRUE(find_foreign_host(request_with(two), hosts));
+  EXPECT_TRUE(loopback.find_refusal(request_with(two)));
   const Fields local{{"Host", "localhost"}};
-  EXPECT_TRUE(find_foreign_host(request_with(local, "http://evil.example/v1/check"), hosts));
-  EXPECT_FALSE(find_foreign_host(request_with(local, "http://localhost:8080/v1/check"), hosts));
+  EXPECT_TRUE(loopback.find_refusal(request_with(local, "http://evil.example/v1/check")));
+  EXPECT_FALSE(loopback.find_refusal(request_with(local, "http://localhost:8080/v1/check")));
 }
 
 TEST(PageAsGateway, IsARequestOfABrowserForAnUnknownHost) {
   const std::vector<std::string> hosts{"sluice.internal"};
+  const Access loopback(Access::Reach::kLoopback, {}, hosts);
   const auto refused = [&](std::string_view host, const http::Field& mark) {
     const Fields fields{{"Host", host}, {"X-Original-URI", "/login"}, mark};
-    return find_page_as_gateway(request_with(fields, "/v1/auth"), hosts).has_value();
+    return loopback.find_gateway_refusal(request_with(fields, "/v1/auth")).has_value();
   };
   const Fields marks{{"Accept-Language", ""},
                      {"accept-language", "en"},
@@ -87,9 +95,9 @@ TEST(PageAsGateway, IsARequestOfABrowserForAnUnknownHost) {
     EXPECT_FALSE(refused("127.0.0.1:8080", mark)) << mark.name;
     EXPECT_FALSE(refused("sluice.internal", mark)) << mark.name;
     const Fields gateway{{"Host", "shop.example"}, mark, {"sec-sluice-gateway", "1"}};
-    EXPECT_FALSE(find_page_as_gateway(request_with(gateway), hosts)) << mark.name;
+    EXPECT_FALSE(loopback.find_gateway_refusal(request_with(gateway))) << mark.name;
     const Fields empty{{"Host", "shop.example"}, mark, {"Sec-Sluice-Gateway", ""}};
-    EXPECT_TRUE(find_page_as_gateway(request_with(empty), hosts)) << mark.name;
+    EXPECT_TRUE(loopback.find_gateway_refusal(request_with(empty))) << mark.name;
   }
   EXPECT_FALSE(refused("shop.example", {"User-Agent", "curl/8.0"})) << "a program, not a browser";
 }
