@@ -41,7 +41,6 @@ class JsonWriter {
   JsonWriter& member(std::string_view name, const T& of) {
     return key(name).value(of);
   }
-
   // The member is an array of these values.
   template <typename Values>
   JsonWriter& array(std::string_view name, const Values& values) {

@@ -45,10 +45,8 @@ void write_durations(JsonWriter& json, const Activity& all) {
   for (std::size_t i = 0; i < metrics::kFrontEnds; ++i) {
     const auto& buckets = all.durations[i].buckets;
     if (std::all_of(buckets.begin(), buckets.end(), [](auto n) { return n == 0; })) continue;
-    json.begin_object().member("front_end", metrics::kFrontEndNames[i]).key("buckets");
-    json.begin_array();
-    for (const std::uint64_t count : buckets) json.value(count);
-    json.end_array().end_object();
+    json.begin_object().member("front_end", metrics::kFrontEndNames[i]);
+    json.array("buckets", buckets).end_object();
   }
   json.end_array();
 }
@@ -79,12 +77,8 @@ void write_rules_status(JsonWriter& json, const RulesStatus& status) {
       .member("limits", std::uint64_t{status.limits})
       .member("files", std::uint64_t{status.sources.size()})
       .member("failures", status.failures)
-      .key("sources")
-      .begin_array();
-  for (std::size_t i = 0; i < std::min(status.sources.size(), kMostSources); ++i) {
-    json.value(status.sources[i]);
-  }
-  json.end_array().key("last_errors");
+      .array("sources", std::span(status.sources).first(std::min(status.sources.size(), kMostSources)))
+      .key("last_errors");
   const auto shown = std::min(status.last_errors.size(), kMostErrors);
   const auto first = status.last_errors.begin();
   pages::write_errors(json, {first, first + static_cast<std::ptrdiff_t>(shown)});

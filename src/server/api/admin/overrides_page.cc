@@ -373,10 +373,9 @@ void import_overrides(const Call& call) {
   json.member("new", import.added).member("room", room);
   if (!unknown.empty()) {
     constexpr std::size_t kShown = 20;
-    json.member("unknown", std::uint64_t{unknown.size()}).key("unknown_lines").begin_array();
+    json.member("unknown", std::uint64_t{unknown.size()});
     unknown.resize(std::min(unknown.size(), kShown));
-    for (const std::uint64_t line : unknown) json.value(line);
-    json.end_array();
+    json.array("unknown_lines", unknown);
   }
   answer(call.response, 200, json.end_object());
 }
