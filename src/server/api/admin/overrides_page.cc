@@ -27,32 +27,6 @@ using base::JsonProblem;
 using base::JsonValue;
 using Kind = Override::Kind;
 
-// The body of PUT /v1/overrides/RULE/LIMIT, or a line of POST /v1/overrides, which names its
-// counter, or a rule, a limit and attributes.
-struct GivenOverride {
-  std::string counter = {}, rule = {}, limit_name = {};
-  bool has_attributes = false;
-  Attributes attributes = {};
-  std::vector<std::string> names = {};  // of the attributes
-  bool has_kind = false;
-  bool has_lease = false;
-  Override given = {};
-
-  bool set_kind(Kind kind, JsonProblem& problem);
-  bool set_name(const JsonValue& value, JsonProblem& problem);
-  bool set_limit(const JsonValue& value, JsonProblem& problem);
-  bool set_plan(const JsonValue& value, JsonProblem& problem);
-  bool set_until(const JsonValue& value, JsonProblem& problem);
-  bool set_for(const JsonValue& value, JsonProblem& problem);
-  bool add_attribute(const JsonValue& value, JsonProblem& problem);
-  bool set_period(const JsonValue& value, JsonProblem& problem);
-  // Returns what is wrong with the override itself, "WHAT; EXPECTED"; empty if nothing is.
-  std::string find_problem() const;
-};
-
-using Member = base::JsonMember<GivenOverride>;
-using Object = base::JsonObject<GivenOverride>;
-
 constexpr std::string_view kMembers =
     "expected attributes, one of limit, plan, blocked and unlimited, and per, burst, for or until";
 constexpr std::string_view kNames = "expected counter, or rule, limit_name and attributes";
@@ -65,76 +39,93 @@ constexpr std::string_view kTwoEnds = "the override says twice when it ends";
 constexpr std::string_view kOneEnd = "expected one of 'for' and 'until'";
 constexpr std::string_view kTexts = "expected an object whose members are texts";
 
-bool GivenOverride::set_kind(Kind kind, JsonProblem& problem) {
-  if (has_kind) return problem.is("the override says more than one thing", kMembers);
-  given.kind = kind;
-  return has_kind = true;
-}
+// The body of PUT /v1/overrides/RULE/LIMIT, or a line of POST /v1/overrides, which names its
+// counter, or a rule, a limit and attributes.
+struct GivenOverride {
+  std::string counter = {}, rule = {}, limit_name = {};
+  bool has_attributes = false;
+  Attributes attributes = {};
+  std::vector<std::string> names = {};  // of the attributes
+  bool has_kind = false;
+  bool has_lease = false;
+  Override given = {};
 
-bool GivenOverride::set_name(const JsonValue& value, JsonProblem& problem) {
-  if (value.text.empty()) return problem.is_value("empty", kText);
-  (value.name == "counter" ? counter : value.name == "rule" ? rule : limit_name) = value.text;
-  return true;
-}
-
-bool GivenOverride::set_limit(const JsonValue& value, JsonProblem& problem) {
-  given.limit = value.number;
-  return set_kind(Kind::kNumbers, problem);
-}
-
-bool GivenOverride::set_plan(const JsonValue& value, JsonProblem& problem) {
-  if (value.text.empty()) return problem.is_value("empty", kPlan);
-  given.plan = value.text;
-  return set_kind(Kind::kPlan, problem);
-}
-
-bool GivenOverride::set_until(const JsonValue& value, JsonProblem& problem) {
-  if (given.until) return problem.is(std::string(kTwoEnds), kOneEnd);
-  given.until = base::parse_rfc3339(value.text);
-  return given.until ||
-         problem.is_value(base::in_quotes(value.text), expected_instant(value.text, kInstant));
-}
-
-bool GivenOverride::set_for(const JsonValue& value, JsonProblem& problem) {
-  if (given.until) return problem.is(std::string(kTwoEnds), kOneEnd);
-  const auto length = core::parse_period(value.text);
-  if (!length) return problem.is("'for': " + length.error(), {});
-  if (*length < kMinPeriod || *length > kMaxPeriod) {
-    return problem.is("'for': " + base::in_quotes(value.text) + " is out of range",
-                      "expected 1ms to 366d");
+  bool set_kind(Kind kind, JsonProblem& problem) {
+    if (has_kind) return problem.is("the override says more than one thing", kMembers);
+    given.kind = kind;
+    return has_kind = true;
   }
-  given.until = SystemClock().now() + *length;
-  return true;
-}
 
-bool GivenOverride::add_attribute(const JsonValue& value, JsonProblem& problem) {
-  std::string name = rules::normalized(value.name);
-  if (std::find(names.begin(), names.end(), name) != names.end()) {
-    return problem.is("the attribute " + base::in_quotes(name) + " is given twice",
-                      "expected it once");
+  bool set_name(const JsonValue& value, JsonProblem& problem) {
+    if (value.text.empty()) return problem.is_value("empty", kText);
+    (value.name == "counter" ? counter : value.name == "rule" ? rule : limit_name) = value.text;
+    return true;
   }
-  attributes.set(name, value.text);
-  names.push_back(std::move(name));
-  return true;
-}
 
-bool GivenOverride::set_period(const JsonValue& value, JsonProblem& problem) {
-  if (given.per || given.calendar) {
-    return problem.is("'per' and 'lease' mean the same", "expected one of them");
+  bool set_limit(const JsonValue& value, JsonProblem& problem) {
+    given.limit = value.number;
+    return set_kind(Kind::kNumbers, problem);
   }
-  if (value.text.empty()) return problem.is_value("empty", kPeriod);
-  has_lease = value.name == "lease";
-  const auto wrong = rules::set_period(value.text, given);
-  return !wrong || problem.is(base::in_quotes(value.name) + ": " + *wrong, {});
-}
 
-std::string GivenOverride::find_problem() const {
-  const bool has_numbers = given.per || given.calendar || given.burst;
-  if (!has_kind && has_numbers) return "the override lacks 'limit'; expected it with these numbers";
-  if (!has_kind) return "the override says nothing; " + std::string(kMembers);
-  if (given.kind == Kind::kNumbers || !has_numbers) return {};
-  return "'per' and 'burst' are for numbers; expected 'limit' with them";
-}
+  bool set_plan(const JsonValue& value, JsonProblem& problem) {
+    if (value.text.empty()) return problem.is_value("empty", kPlan);
+    given.plan = value.text;
+    return set_kind(Kind::kPlan, problem);
+  }
+
+  bool set_until(const JsonValue& value, JsonProblem& problem) {
+    if (given.until) return problem.is(std::string(kTwoEnds), kOneEnd);
+    given.until = base::parse_rfc3339(value.text);
+    return given.until ||
+           problem.is_value(base::in_quotes(value.text), expected_instant(value.text, kInstant));
+  }
+
+  bool set_for(const JsonValue& value, JsonProblem& problem) {
+    if (given.until) return problem.is(std::string(kTwoEnds), kOneEnd);
+    const auto length = core::parse_period(value.text);
+    if (!length) return problem.is("'for': " + length.error(), {});
+    if (*length < kMinPeriod || *length > kMaxPeriod) {
+      return problem.is("'for': " + base::in_quotes(value.text) + " is out of range",
+                        "expected 1ms to 366d");
+    }
+    given.until = SystemClock().now() + *length;
+    return true;
+  }
+
+  bool add_attribute(const JsonValue& value, JsonProblem& problem) {
+    std::string name = rules::normalized(value.name);
+    if (std::find(names.begin(), names.end(), name) != names.end()) {
+      return problem.is("the attribute " + base::in_quotes(name) + " is given twice",
+                        "expected it once");
+    }
+    attributes.set(name, value.text);
+    names.push_back(std::move(name));
+    return true;
+  }
+
+  bool set_period(const JsonValue& value, JsonProblem& problem) {
+    if (given.per || given.calendar) {
+      return problem.is("'per' and 'lease' mean the same", "expected one of them");
+    }
+    if (value.text.empty()) return problem.is_value("empty", kPeriod);
+    has_lease = value.name == "lease";
+    const auto wrong = rules::set_period(value.text, given);
+    return !wrong || problem.is(base::in_quotes(value.name) + ": " + *wrong, {});
+  }
+
+  // Returns what is wrong with the override itself, "WHAT; EXPECTED"; empty if nothing is.
+  std::string find_problem() const {
+    const bool has_numbers = given.per || given.calendar || given.burst;
+    if (!has_kind && has_numbers)
+      return "the override lacks 'limit'; expected it with these numbers";
+    if (!has_kind) return "the override says nothing; " + std::string(kMembers);
+    if (given.kind == Kind::kNumbers || !has_numbers) return {};
+    return "'per' and 'burst' are for numbers; expected 'limit' with them";
+  }
+};
+
+using Member = base::JsonMember<GivenOverride>;
+using Object = base::JsonObject<GivenOverride>;
 
 using base::json_into;
 
