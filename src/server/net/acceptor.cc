@@ -97,7 +97,7 @@ bool Acceptor::accept_one() {
   if (parts_.connections.fetch_add(1) >= parts_.most) {
     refuse(descriptor, Event::kRefused,
            "too many connections at once: one was refused; see bounds.connections");
-  } else if (!take_descriptor()) {
+  } else if (parts_.descriptors != nullptr && !parts_.descriptors->take(*parts_.share)) {
     refuse(descriptor, Event::kOutOfDescriptors, kNoDescriptor);
   } else {
     parts_.recorder.add(Event::kAccepted);
@@ -131,17 +131,9 @@ void Acceptor::refuse(int descriptor, Event reason, std::string_view why) {
   ::close(descriptor);
 }
 
-bool Acceptor::take_descriptor() {
-  return parts_.descriptors == nullptr || parts_.descriptors->take(*parts_.share);
-}
-
-void Acceptor::give_back_descriptor() {
-  if (parts_.descriptors != nullptr) parts_.descriptors->give_back(*parts_.share);
-}
-
 void Acceptor::closed() {
   parts_.connections.fetch_sub(1);
-  give_back_descriptor();
+  if (parts_.descriptors != nullptr) parts_.descriptors->give_back(*parts_.share);
 }
 
 void Acceptor::complain(std::string_view what, int error) {

@@ -137,8 +137,6 @@ class Acceptor {
   bool accept_one();
   bool drop_without_descriptors();
   void refuse(int descriptor, metrics::Event reason, std::string_view why);
-  bool take_descriptor();
-  void give_back_descriptor();
 
   Parts parts_;
   const Accept accept_;
