@@ -114,4 +114,39 @@ JsonWriter& JsonWriter::value(double number) {
 
 JsonWriter& JsonWriter::value(Instant instant) { return put("\"" + to_rfc3339(instant, 6) + "\""); }
 
+std::string indented(std::string_view json) {
+  std::string out;
+  std::size_t depth = 0;
+  bool is_text = false;
+  const auto new_line = [&] { out.append("\n").append(2 * depth, ' '); };
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    const char c = json[i];
+    if (is_text) {
+      out += c;
+      if (c == '\\') out += json[++i];
+      is_text = c != '"';
+      continue;
+    }
+    const bool opens = c == '{' || c == '[', closes = c == '}' || c == ']';
+    const bool is_empty = opens && (json[i + 1] == '}' || json[i + 1] == ']');
+    if (closes) {
+      --depth;
+      new_line();
+    }
+    out += c;
+    is_text = c == '"';
+    if (is_empty) {
+      out += json[++i];
+    } else if (opens) {
+      ++depth;
+      new_line();
+    } else if (c == ',') {
+      new_line();
+    } else if (c == ':') {
+      out += ' ';
+    }
+  }
+  return out + '\n';
+}
+
 }  // namespace sluice::base

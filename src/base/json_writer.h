@@ -60,4 +60,7 @@ class JsonWriter {
   bool comma_ = false;  // a comma precedes the next value
 };
 
+// Returns compact JSON with two spaces for each level, and a line feed at its end.
+std::string indented(std::string_view json);
+
 }  // namespace sluice::base

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string_view>
+#include <vector>
+
 namespace sluice::base {
 namespace {
 
@@ -11,6 +14,14 @@ TEST(JsonWriter, PutsCommasWhereTheyBelong) {
   json.value(std::uint64_t{1}).value("x").begin_object().end_object().end_array();
   json.key("d").begin_object().member("e", false).end_object().end_object();
   EXPECT_EQ(json.view(), R"({"a":[],"b":true,"c":[1,"x",{}],"d":{"e":false}})");
+}
+
+TEST(JsonWriter, WritesValuesAndIndents) {
+  JsonWriter json;
+  json.begin_object().array("a", std::vector<std::string_view>{"x", "{\\\":,"});
+  json.array("b", std::vector<std::uint64_t>{}).end_object();
+  EXPECT_EQ(indented(json.view()),
+            "{\n  \"a\": [\n    \"x\",\n    \"{\\\\\\\":,\"\n  ],\n  \"b\": []\n}\n");
 }
 
 TEST(JsonWriter, EscapesTextAndReplacesInvalidUtf8) {

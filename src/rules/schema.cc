@@ -22,7 +22,7 @@
 namespace sluice::rules::schema {
 namespace {
 
-using base::json_string;
+using base::JsonWriter;
 
 // Names the algorithms that a key applies to; empty if it applies to all.
 std::string only_for(const Key& key) {
@@ -30,55 +30,10 @@ std::string only_for(const Key& key) {
   return " Only for " + base::joined(core::algorithms_with(*key.only_for), " and ") + ".";
 }
 
-// Writes JSON, indented by two spaces per level.
-class JsonWriter {
- public:
-  void open(char bracket) {
-    out_ += bracket;
-    path_.push_back(member_);
-    first_ = true;
-  }
-  void close(char bracket) {
-    path_.pop_back();
-    new_line();
-    out_ += bracket;
-    first_ = false;
-  }
-  // Begins a member of an object; with an empty name, an item of a list.
-  void member(std::string_view name) {
-    if (!first_) out_ += ',';
-    first_ = false;
-    member_ = name;
-    new_line();
-    if (!name.empty()) out_ += json_string(name) + ": ";
-  }
-  void raw(std::string_view value) { out_ += value; }
-  void set(std::string_view name, std::string_view value) {
-    member(name);
-    raw(value);
-  }
-  void text(std::string_view name, std::string_view value) { set(name, json_string(value)); }
-  void number(std::string_view name, std::uint64_t value) { set(name, std::to_string(value)); }
-  std::string take() { return std::move(out_) + '\n'; }
-  // Where the latest member is, for "$ref".
-  std::string pointer() const {
-    std::string out = "#";
-    for (std::size_t i = 1; i < path_.size(); ++i) out.append("/").append(path_[i]);
-    return out;
-  }
+// The maps around a value, and where each is in the schema, for "$ref".
+using Maps = std::vector<std::pair<const Map*, std::string>>;
 
-  std::vector<std::pair<const Map*, std::string>> maps = {};  // those that are being written
-
- private:
-  void new_line() { out_.append("\n").append(2 * path_.size(), ' '); }
-
-  std::string out_;
-  std::vector<std::string_view> path_;  // members with brackets that are open
-  std::string_view member_;
-  bool first_ = true;
-};
-
-void write_map(JsonWriter& json, const Map& map);
+JsonWriter& write_map(JsonWriter& json, const Map& map, const std::string& at, Maps maps);
 
 // Removes backquotes, which readers of JSON do not format.
 std::string plain(std::string_view text) {
@@ -96,90 +51,67 @@ std::string description(const Key& key) {
   return out;
 }
 
-void write_names(JsonWriter& json, std::string_view name,
-                 const std::vector<std::string_view>& values) {
-  json.member(name);
-  json.raw("[");
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    json.raw(i > 0 ? ", " : "");
-    json.raw(json_string(values[i]));
-  }
-  json.raw("]");
+JsonWriter& write_names(JsonWriter& json, std::string_view name,
+                        const std::vector<std::string_view>& values) {
+  return json.array(name, values);
 }
 
 // Attribute values are text, but YAML allows a pattern to be written as a number or a flag.
-void write_match(JsonWriter& json) {
-  json.set("type", "\"object\"");
-  json.member("additionalProperties");
-  json.open('{');
-  json.set("type", R"(["string", "number", "boolean", "array", "object"])");
-  json.set("items", R"({ "type": ["string", "number", "boolean", "object"] })");
-  json.number("minItems", 1);
-  json.close('}');
+JsonWriter& write_match(JsonWriter& json) {
+  json.member("type", "object").key("additionalProperties").begin_object();
+  write_names(json, "type", {"string", "number", "boolean", "array", "object"});
+  write_names(json.key("items").begin_object(), "type", {"string", "number", "boolean", "object"});
+  return json.end_object().member("minItems", std::uint64_t{1}).end_object();
 }
 
 // Values are text, but YAML allows them to be written as a number or a flag.
-void write_headers(JsonWriter& json, const Key& key) {
-  json.text("type", "object");
-  json.number("maxProperties", 16);
-  json.member("additionalProperties");
-  json.open('{');
-  json.set("type", R"(["string", "number", "boolean"])");
-  json.number("maxLength", key.most);
-  json.close('}');
+JsonWriter& write_headers(JsonWriter& json, const Key& key) {
+  json.member("type", "object").member("maxProperties", std::uint64_t{16});
+  json.key("additionalProperties").begin_object();
+  write_names(json, "type", {"string", "number", "boolean"});
+  return json.member("maxLength", key.most).end_object();
 }
 
-void write_count(JsonWriter& json) {
-  json.set("type", "\"object\"");
-  json.number("minProperties", 1);
-  json.member("properties");
-  json.open('{');
-  json.set("on", R"({ "type": ["integer", "string", "array"], "minimum": 100, "maximum": 599, )"
-                 R"("items": { "type": ["integer", "string"] } })");
-  json.close('}');
-  json.set("additionalProperties", R"({ "const": "add" })");
+JsonWriter& write_count(JsonWriter& json) {
+  json.member("type", "object").member("minProperties", std::uint64_t{1});
+  json.key("properties").begin_object().key("on").begin_object();
+  write_names(json, "type", {"integer", "string", "array"});
+  json.member("minimum", std::uint64_t{100}).member("maximum", std::uint64_t{599});
+  write_names(json.key("items").begin_object(), "type", {"integer", "string"});
+  json.end_object().end_object().end_object();
+  return json.key("additionalProperties").begin_object().member("const", "add").end_object();
 }
 
-void write_cost(JsonWriter& json, const Key& key) {
-  json.set("type", R"(["integer", "string"])");
-  json.number("minimum", key.least);
-  json.number("maximum", key.most);
-  json.text("pattern", R"(^request$|\{[^{}]+\}|^[0-9 ]+[*+]|price\.)");
+JsonWriter& write_range(JsonWriter& json, const Key& key) {
+  return json.member("minimum", key.least).member("maximum", key.most);
 }
 
-void write_list(JsonWriter& json, const Key& key) {
-  json.text("type", "array");
-  if (key.least > 0) json.number("minItems", key.least);
-  json.number("maxItems", key.most);
-  json.member("items");
-  json.open('{');
-  write_map(json, *key.map);
-  json.close('}');
+JsonWriter& write_cost(JsonWriter& json, const Key& key) {
+  write_range(write_names(json, "type", {"integer", "string"}), key);
+  return json.member("pattern", R"(^request$|\{[^{}]+\}|^[0-9 ]+[*+]|price\.)");
 }
 
-void write_plans(JsonWriter& json, const Key& key) {
+JsonWriter& write_list(JsonWriter& json, const Key& key, const std::string& at, const Maps& maps) {
+  json.member("type", "array");
+  if (key.least > 0) json.member("minItems", key.least);
+  json.member("maxItems", key.most).key("items").begin_object();
+  return write_map(json, *key.map, at + "/items", maps).end_object();
+}
+
+JsonWriter& write_plans(JsonWriter& json, const Key& key, std::string at, const Maps& maps) {
   for (int depth = 0; depth < 2; ++depth) {
-    json.text("type", "object");
-    json.member("additionalProperties");
-    json.open('{');
+    json.member("type", "object").key("additionalProperties").begin_object();
+    at += "/additionalProperties";
   }
-  write_map(json, *key.map);
-  json.close('}');
-  json.close('}');
+  return write_map(json, *key.map, at, maps).end_object().end_object();
 }
 
-void write_prices(JsonWriter& json, const Key& key) {
+JsonWriter& write_prices(JsonWriter& json, const Key& key) {
   for (int depth = 0; depth < 2; ++depth) {
-    json.text("type", "object");
-    json.number("minProperties", 1);
-    json.member("additionalProperties");
-    json.open('{');
+    json.member("type", "object").member("minProperties", std::uint64_t{1});
+    json.key("additionalProperties").begin_object();
   }
-  json.text("type", "integer");
-  json.number("minimum", key.least);
-  json.number("maximum", key.most);
-  json.close('}');
-  json.close('}');
+  return write_range(json.member("type", "integer"), key).end_object().end_object();
 }
 
 std::string period_pattern(const Key& key) {
@@ -188,82 +120,66 @@ std::string period_pattern(const Key& key) {
   return words.empty() ? "^[0-9]+(ms|s|m|h|d)$" : "^([0-9]+(ms|s|m|h|d)" + words + ")$";
 }
 
-void write_type(JsonWriter& json, const Key& key) {
+// `at`: the place of the key in the schema.
+JsonWriter& write_type(JsonWriter& json, const Key& key, const std::string& at, const Maps& maps) {
   switch (key.type) {
     case Type::kText:
     case Type::kTemplate:
-      json.text("type", "string");
-      if (key.least > 0) json.number("minLength", key.least);
-      return json.number("maxLength", key.most);
+      json.member("type", "string");
+      if (key.least > 0) json.member("minLength", key.least);
+      return json.member("maxLength", key.most);
     case Type::kTexts:
-      json.set("type", R"(["string", "array"])");
-      return json.set("items", R"({ "type": "string" })");
-    case Type::kInteger:
-      json.text("type", "integer");
-      json.number("minimum", key.least);
-      return json.number("maximum", key.most);
-    case Type::kFlag: return json.text("type", "boolean");
+      write_names(json, "type", {"string", "array"});
+      return json.key("items").begin_object().member("type", "string").end_object();
+    case Type::kInteger: return write_range(json.member("type", "integer"), key);
+    case Type::kFlag: return json.member("type", "boolean");
     case Type::kChoice: return write_names(json, "enum", {key.values.begin(), key.values.end()});
-    case Type::kPeriod:
-      json.text("type", "string");
-      return json.text("pattern", period_pattern(key));
+    case Type::kPeriod: return json.member("type", "string").member("pattern", period_pattern(key));
     case Type::kPercent:
-      json.text("type", "string");
-      return json.text("pattern", "^([1-9][0-9]?|100)%$");
+      return json.member("type", "string").member("pattern", "^([1-9][0-9]?|100)%$");
     case Type::kShare:
-      json.text("type", "number");
-      json.number("minimum", 0);
-      return json.number("maximum", 1);
-    case Type::kDay: return json.set("type", R"(["integer", "string"])");
+      json.member("type", "number").member("minimum", std::uint64_t{0});
+      return json.member("maximum", std::uint64_t{1});
+    case Type::kDay: return write_names(json, "type", {"integer", "string"});
     case Type::kCost: return write_cost(json, key);
     case Type::kCount: return write_count(json);
     case Type::kMatch: return write_match(json);
     case Type::kHeaders: return write_headers(json, key);
-    case Type::kPlans: return write_plans(json, key);
+    case Type::kPlans: return write_plans(json, key, at, maps);
     case Type::kPrices: return write_prices(json, key);
-    case Type::kMap: return write_map(json, *key.map);
-    case Type::kList: return write_list(json, key);
+    case Type::kMap: return write_map(json, *key.map, at, maps);
+    case Type::kList: return write_list(json, key, at, maps);
   }
+  return json;
 }
 
-void write_one_of(JsonWriter& json, std::span<const std::string_view> names) {
-  json.member("oneOf");
-  json.open('[');
-  for (const std::string_view name : names) {
-    json.member("");
-    json.raw("{ \"required\": [" + json_string(name) + "] }");
+JsonWriter& write_map(JsonWriter& json, const Map& map, const std::string& at, Maps maps) {
+  for (const auto& [around, place] : maps) {
+    if (around == &map) return json.member("$ref", place);
   }
-  json.close(']');
-}
-
-void write_map(JsonWriter& json, const Map& map) {
-  for (const auto& [written, place] : json.maps) {
-    if (written == &map) return json.text("$ref", place);
-  }
-  json.maps.emplace_back(&map, json.pointer());
+  maps.emplace_back(&map, at);
   if (map.is_short) {
-    json.set("type", R"(["object", "string"])");
+    write_names(json, "type", {"object", "string"});
   } else {
-    json.text("type", "object");
+    json.member("type", "object");
   }
-  json.set("additionalProperties", "false");
+  json.member("additionalProperties", false);
   std::vector<std::string_view> required;
   for (const Key& key : map.keys) {
     if (key.required) required.push_back(key.name);
   }
   if (!required.empty()) write_names(json, "required", required);
-  if (!map.one_of.empty()) write_one_of(json, map.one_of);
-  json.member("properties");
-  json.open('{');
-  for (const Key& key : map.keys) {
-    json.member(key.name);
-    json.open('{');
-    json.text("description", description(key));
-    write_type(json, key);
-    json.close('}');
+  if (!map.one_of.empty()) json.key("oneOf").begin_array();
+  for (const std::string_view name : map.one_of) {
+    write_names(json.begin_object(), "required", {name}).end_object();
   }
-  json.close('}');
-  json.maps.pop_back();
+  if (!map.one_of.empty()) json.end_array();
+  json.key("properties").begin_object();
+  for (const Key& key : map.keys) {
+    json.key(key.name).begin_object().member("description", description(key));
+    write_type(json, key, at + "/properties/" + std::string(key.name), maps).end_object();
+  }
+  return json.end_object();
 }
 
 std::string value_column(const Key& key) {
@@ -329,12 +245,9 @@ void write_table(std::string& out, const Map& map, std::vector<const Map*>& writ
 
 std::string json_schema(const Map& file, std::string_view title) {
   JsonWriter json;
-  json.open('{');
-  json.text("$schema", "https://json-schema.org/draft/2020-12/schema");
-  json.text("title", title);
-  write_map(json, file);
-  json.close('}');
-  return json.take();
+  json.begin_object().member("$schema", "https://json-schema.org/draft/2020-12/schema");
+  write_map(json.member("title", title), file, "#", {}).end_object();
+  return base::indented(json.view());
 }
 
 std::string json_schema() { return json_schema(file(), "Rules of Sluice"); }

@@ -63,10 +63,20 @@ TEST(Schema, AgreesWithTheFileForEditors) {
 
 TEST(Schema, OfARuleNeedsLimitsOrAnAction) {
   const std::string one_of = R"(
-        "required": ["name"],
+        "required": [
+          "name"
+        ],
         "oneOf": [
-          { "required": ["limits"] },
-          { "required": ["action"] }
+          {
+            "required": [
+              "limits"
+            ]
+          },
+          {
+            "required": [
+              "action"
+            ]
+          }
         ],
 )";
   const std::string schema = json_schema();

@@ -1,6 +1,7 @@
 #include "server/runtime/openapi.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -70,9 +71,7 @@ void write_value(JsonWriter& json, const Parameter& of) {
   json.member("type", of.most > 0 ? "integer" : "string");
   if (of.most > 0) json.member("minimum", of.least);
   if (of.most > 0 && of.most < kAnyNumber) json.member("maximum", of.most);
-  if (!of.words.empty()) {
-    json.array("enum", words_of(of.words));
-  }
+  if (!of.words.empty()) json.array("enum", words_of(of.words));
   json.end_object();
 }
 
@@ -97,9 +96,7 @@ void write_parameters(JsonWriter& json, const http::Route& route) {
 // Writes the schema of an object with the members of the route.
 void write_object(JsonWriter& json, const http::Route& route) {
   json.begin_object().member("type", "object");
-  if (!route.members.empty()) {
-    json.array("required", words_of(route.members));
-  }
+  if (!route.members.empty()) json.array("required", words_of(route.members));
   json.end_object();
 }
 
@@ -221,9 +218,8 @@ void write_components(JsonWriter& json) {
   json.member("description", "Problem Details (RFC 9457)").key("properties").begin_object();
   for (const std::string_view name : {"type", "title", "detail"}) write_text(json.key(name));
   json.key("status").begin_object().member("type", "integer").end_object().end_object();
-  json.key("required").begin_array();
-  for (const std::string_view name : {"type", "title", "status"}) json.value(name);
-  json.end_array().end_object().end_object();
+  json.array("required", std::to_array<std::string_view>({"type", "title", "status"}));
+  json.end_object().end_object();
 
   const auto write_content = [&](std::string_view type, std::string_view schema) {
     write_reference(json.key(type).begin_object().key("schema"), schema);
@@ -250,42 +246,6 @@ void write_components(JsonWriter& json) {
   json.member("type", "http").member("scheme", "bearer").end_object().end_object().end_object();
 }
 
-// Returns the JSON with two spaces for each level.
-std::string indented(std::string_view json) {
-  std::string out;
-  std::size_t depth = 0;
-  bool is_text = false;
-  const auto new_line = [&] { out.append("\n").append(2 * depth, ' '); };
-  for (std::size_t i = 0; i < json.size(); ++i) {
-    const char c = json[i];
-    if (is_text) {
-      out += c;
-      if (c == '\\') out += json[++i];
-      is_text = c != '"';
-      continue;
-    }
-    const bool opens = c == '{' || c == '[', closes = c == '}' || c == ']';
-    const bool is_empty = opens && (json[i + 1] == '}' || json[i + 1] == ']');
-    if (closes) {
-      --depth;
-      new_line();
-    }
-    out += c;
-    is_text = c == '"';
-    if (is_empty) {
-      out += json[++i];
-    } else if (opens) {
-      ++depth;
-      new_line();
-    } else if (c == ',') {
-      new_line();
-    } else if (c == ':') {
-      out += ' ';
-    }
-  }
-  return out + '\n';
-}
-
 }  // namespace
 
 std::string openapi() {
@@ -302,7 +262,7 @@ std::string openapi() {
   write_paths(json);
   write_components(json);
   json.end_object();
-  return indented(json.view());
+  return base::indented(json.view());
 }
 
 }  // namespace sluice::server

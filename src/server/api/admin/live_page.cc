@@ -77,7 +77,8 @@ void write_rules_status(JsonWriter& json, const RulesStatus& status) {
       .member("limits", std::uint64_t{status.limits})
       .member("files", std::uint64_t{status.sources.size()})
       .member("failures", status.failures)
-      .array("sources", std::span(status.sources).first(std::min(status.sources.size(), kMostSources)))
+      .array("sources",
+             std::span(status.sources).first(std::min(status.sources.size(), kMostSources)))
       .key("last_errors");
   const auto shown = std::min(status.last_errors.size(), kMostErrors);
   const auto first = status.last_errors.begin();
