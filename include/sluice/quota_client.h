@@ -133,7 +133,7 @@ class QuotaClient {
 
   // Returns the bucket with these attributes, which the service's rules match; the same for equal
   // attributes. Keep the reference: finding it takes a lock. The service learns of a bucket with
-  // its first use.
+  // its first use, unless its names and values have over 4,096 bytes: then the fallback decides.
   QuotaBucket& bucket(const std::map<std::string, std::string>& attributes);
   // The same, for programs with many buckets: the client keeps a bucket while others share it, and
   // while it is in use. Null: there is none yet, and there are QuotaOptions::most_buckets or `adds`

@@ -14,6 +14,7 @@ namespace rlqs = envoy::service::rate_limit_quota::v3;
 using std::chrono::nanoseconds;
 // In a message: even with the longest ids it is smaller than the service accepts (1 MiB).
 constexpr int kMostUsages = 200;
+constexpr std::size_t kLongestId = 4096;  // bytes; the service tracks no longer ones
 
 nanoseconds of(const google::protobuf::Duration& time) noexcept {
   // A century is as good as for ever, and cannot overflow.
@@ -39,7 +40,9 @@ std::vector<std::string> QuotaClient::Buckets::report(bool all) {
     for (auto at = buckets_.begin(); at != buckets_.end();) {
       auto& [attributes, known] = *at;
       if (counts(known, now, all)) {
-        add_usage(attributes, known, now, *reports.add_bucket_quota_usages());
+        auto& usages = *reports.mutable_bucket_quota_usages();
+        add_usage(attributes, known, now, *usages.Add());
+        if (usages.rbegin()->bucket_id().ByteSizeLong() > kLongestId) usages.RemoveLast();
         ++stats_.reports;
       }
       if (reports.bucket_quota_usages_size() == kMostUsages) finish();
@@ -61,9 +64,9 @@ bool QuotaClient::Buckets::counts(Known& known, std::int64_t now, bool all) cons
   if (!all && known.is_known) return false;
   const bool was_used = bucket.allowed() != known.allowed || bucket.denied() != known.denied;
   if (!was_used && !bucket.is_reported_.load(std::memory_order_relaxed)) return false;
-  if (was_used || !known.is_known) known.used_at = now;  // a first use may take no units
-  if (was_used || nanoseconds(now - known.used_at) < options_.idle) return true;
-  bucket.is_reported_ = known.is_known = false;
+  if (was_used || !known.used_at) known.used_at = now;  // a first use may take no units
+  if (was_used || nanoseconds(now - *known.used_at) < options_.idle) return true;
+  known.forget();
   return false;
 }
 
@@ -97,7 +100,7 @@ void QuotaClient::Buckets::assign(const Action& action) {
   Known& known = found->second;
   if (action.has_abandon_action()) {
     known.bucket->assign({});
-    known.bucket->is_reported_ = known.is_known = false;
+    known.forget();
     return;
   }
   if (!action.has_quota_assignment_action()) return;

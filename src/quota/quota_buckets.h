@@ -50,9 +50,16 @@ class QuotaClient::Buckets {
     std::shared_ptr<QuotaBucket> bucket;
     bool is_kept = false;                   // for as long as the client lives
     std::uint64_t allowed = 0, denied = 0;  // that were reported
-    std::int64_t used_at = 0;               // as all times, in ns of the clock
+    // As all times, in ns of the clock. Absent: it is not in use.
+    std::optional<std::int64_t> used_at = {};
     std::optional<std::int64_t> reported_at = {};
     bool is_known = false;  // to the service, on this stream
+
+    // Until it is used again.
+    void forget() {
+      bucket->is_reported_ = is_known = false;
+      used_at.reset();
+    }
   };
   using Usage = envoy::service::rate_limit_quota::v3::RateLimitQuotaUsageReports::BucketQuotaUsage;
   using Action = envoy::service::rate_limit_quota::v3::RateLimitQuotaResponse::BucketAction;

@@ -64,5 +64,34 @@ TEST_F(QuotaBucketsTest, AnIdleBucketIsForgottenUnlessItIsShared) {
   EXPECT_TRUE(weak.expired());
 }
 
+TEST_F(QuotaBucketsTest, ABucketThatIsNotUsedIsForgottenEvenIfStreamsEndAgainAndAgain) {
+  buckets_.bucket({{"user", "a"}}, false)->try_take();
+  for (int i = 0; i < 4; ++i) {
+    buckets_.opened();
+    reported();
+    clock_.advance(options_.idle / 3);
+  }
+  reported();
+  EXPECT_EQ(buckets_.stats().buckets, 0U);
+}
+
+// 1 MiB: the service ends a stream with a larger message, and then the next one, which reports the
+// same buckets.
+TEST_F(QuotaBucketsTest, LongIdsMakeNoMessageThatTheServiceRefuses) {
+  buckets_.bucket({{"user", "a"}}, true)->try_take();
+  for (int i = 0; i < 400; ++i) {
+    const std::string user(i < 200 ? 4000 : 6600, 'x');
+    buckets_.bucket({{"user", user + std::to_string(i)}}, true)->try_take();
+  }
+  std::size_t usages = 0;
+  for (const std::string& message : buckets_.report(true)) {
+    EXPECT_LT(message.size(), std::size_t{1} << 20);
+    rlqs::RateLimitQuotaUsageReports reports;
+    EXPECT_TRUE(reports.ParseFromString(message));
+    usages += static_cast<std::size_t>(reports.bucket_quota_usages_size());
+  }
+  EXPECT_EQ(usages, 201U);
+}
+
 }  // namespace
 }  // namespace sluice
