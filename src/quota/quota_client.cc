@@ -44,7 +44,6 @@ constexpr std::string_view kPath =
 constexpr milliseconds kFirstBackoff{100}, kLongestBackoff{5'000}, kConnectTimeout{5'000};
 // A connection that has been silent for so long is asked for a sign of life, and ended.
 constexpr milliseconds kSilent{10'000}, kDead{20'000};
-constexpr std::size_t kMostUnsent = std::size_t{4} << 20;
 constexpr std::size_t kMostMessage = std::size_t{16} << 20;
 constexpr std::size_t kPrefixBytes = 5;
 
@@ -106,6 +105,7 @@ class QuotaClient::Impl::Link : public std::enable_shared_from_this<Link> {
   void send(std::string_view message);
   void tick(steady_clock::time_point now);
   bool is_open() const noexcept { return is_open_; }
+  bool has_unsent() const noexcept { return !unsent_.empty(); }
 
  private:
   void connected();
@@ -133,8 +133,9 @@ class QuotaClient::Impl::Link : public std::enable_shared_from_this<Link> {
   nghttp2_session* session_ = nullptr;
   std::int32_t stream_ = 0;
   std::string unsent_, writing_, in_, status_, status_text_;
+  std::size_t sent_ = 0;  // bytes of `unsent_`
   std::array<char, 16'384> input_{};
-  steady_clock::time_point heard_{};
+  steady_clock::time_point heard_{}, read_{};  // something came, and the service read the reports
   bool is_open_ = false, is_closed_ = false, is_writing_ = false, was_pinged_ = false;
 };
 
@@ -235,10 +236,16 @@ void QuotaClient::Impl::Link::submit() {
   source.source.ptr = this;
   source.read_callback = [](nghttp2_session*, std::int32_t, std::uint8_t* to, std::size_t room,
                             std::uint32_t*, nghttp2_data_source* from, void*) -> ssize_t {
-    std::string& unsent = of(from->ptr).unsent_;
-    const std::size_t size = unsent.copy(reinterpret_cast<char*>(to), room);
-    unsent.erase(0, size);
-    return size > 0 ? static_cast<ssize_t>(size) : ssize_t{NGHTTP2_ERR_DEFERRED};
+    Link& link = of(from->ptr);
+    if (!link.has_unsent()) return NGHTTP2_ERR_DEFERRED;
+    const std::size_t size = link.unsent_.copy(reinterpret_cast<char*>(to), room, link.sent_);
+    link.sent_ += size;
+    link.read_ = steady_clock::now();
+    if (link.sent_ == link.unsent_.size()) {
+      link.unsent_.clear();
+      link.sent_ = 0;
+    }
+    return static_cast<ssize_t>(size);
   };
   nghttp2_submit_settings(session_, NGHTTP2_FLAG_NONE, nullptr, 0);
   stream_ =
@@ -247,9 +254,7 @@ void QuotaClient::Impl::Link::submit() {
 }
 
 void QuotaClient::Impl::Link::send(std::string_view message) {
-  if (unsent_.size() + message.size() > kMostUnsent) {
-    return fail("the service does not read the reports");
-  }
+  if (!has_unsent()) read_ = steady_clock::now();
   const auto size = static_cast<std::uint32_t>(message.size());
   unsent_.push_back('\0');
   for (int shift = 24; shift >= 0; shift -= 8) unsent_.push_back(static_cast<char>(size >> shift));
@@ -321,7 +326,9 @@ void QuotaClient::Impl::Link::on_data(std::string_view bytes) {
 }
 
 void QuotaClient::Impl::Link::tick(steady_clock::time_point now) {
-  if (!is_open_ || now - heard_ < kSilent) return;
+  if (!is_open_) return;
+  if (has_unsent() && now - read_ > kDead) return fail("the service does not read the reports");
+  if (now - heard_ < kSilent) return;
   if (now - heard_ > kDead) return fail("the service was silent for 20 s");
   if (!std::exchange(was_pinged_, true)) {
     nghttp2_submit_ping(session_, NGHTTP2_FLAG_NONE, nullptr);
@@ -433,6 +440,7 @@ void QuotaClient::Impl::report_soon() {
 
 void QuotaClient::Impl::report(bool all) {
   if (!link_ || !link_->is_open()) return;
+  if (all && link_->has_unsent()) return;  // until the one before is sent
   for (const std::string& message : buckets_.report(all)) {
     if (link_) link_->send(message);
   }

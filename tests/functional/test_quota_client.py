@@ -182,6 +182,18 @@ class QuotaClient(unittest.TestCase):
         # All of them together would be more than the service takes as one message.
         wait_for(lambda: service.largest == 200, what="a report of all buckets")
 
+    def test_a_report_of_many_long_ids_does_not_end_the_stream(self):
+        service = self.serve()
+        self.start(service.address)
+        users = {f"{number:04}" + 4000 * "x" for number in range(1200)}  # 5 MB
+        for user in users:
+            self.ask("take", user, 1)
+        for _ in range(3):  # the service may know some before the first report of all
+            seen = set()
+            while seen != users:
+                seen.add(service.reports.get(timeout=60)[1]["user"])
+        self.assertEqual(service.streams, 1)
+
     def test_blanket_rules_and_abandoned_buckets(self):
         service = self.serve()
         self.start(service.address, "deny")
