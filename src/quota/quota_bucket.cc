@@ -32,10 +32,11 @@ void QuotaBucket::keep_tokens(const Assignment& before, const Assignment& now) n
     if (before.kind != Kind::kTokens) {
       then = time;
     } else {
-      const std::int64_t missing = std::max<std::int64_t>(full_at - time, 0);
-      const std::int64_t tokens =
-          std::max<std::int64_t>(before.tolerance - missing, 0) / before.interval;
-      then = time + now.tolerance - std::min(tokens, now.tolerance / now.interval) * now.interval;
+      // With the part of a token: many changes would lose all that time adds.
+      const std::int64_t had = before.tolerance - std::max<std::int64_t>(full_at - time, 0);
+      const auto kept = static_cast<__int128>(std::max<std::int64_t>(had, 0)) * now.interval;
+      then = time + now.tolerance -
+             static_cast<std::int64_t>(std::min<__int128>(kept / before.interval, now.tolerance));
     }
   } while (!full_at_.compare_exchange_weak(full_at, then, std::memory_order_relaxed));
 }

@@ -62,6 +62,52 @@ bool is_stop(std::string_view fault) {
 
 }  // namespace
 
+std::vector<server::BucketReport> reports_of(QuotaClient::Buckets& client) {
+  std::vector<server::BucketReport> out;
+  for (const std::string& message : client.report(true)) {
+    rlqs::RateLimitQuotaUsageReports reports;
+    if (!reports.ParseFromString(message)) return {};
+    for (const auto& usage : reports.bucket_quota_usages()) {
+      const auto& id = usage.bucket_id().bucket();
+      const auto& elapsed = usage.time_elapsed();
+      server::BucketReport& report = out.emplace_back();
+      report.attributes.assign(id.begin(), id.end());
+      std::ranges::sort(report.attributes);
+      for (const auto& [name, value] : report.attributes) report.bucket += value;
+      report.elapsed = std::chrono::seconds(elapsed.seconds()) + Duration{elapsed.nanos() / 1000};
+      report.allowed = usage.num_requests_allowed();
+      report.denied = usage.num_requests_denied();
+    }
+  }
+  return out;
+}
+
+std::string message_of(const server::BucketOrder& order, const server::BucketAttributes& id) {
+  using Kind = server::Assignment::Kind;
+  rlqs::RateLimitQuotaResponse response;
+  auto& action = *response.add_bucket_action();
+  action.mutable_bucket_id()->mutable_bucket()->insert(id.begin(), id.end());
+  if (!order.assignment) {
+    action.mutable_abandon_action();
+    return response.SerializeAsString();
+  }
+  const server::Assignment& next = *order.assignment;
+  auto& given = *action.mutable_quota_assignment_action();
+  auto& ttl = *given.mutable_assignment_time_to_live();
+  ttl.set_seconds(order.ttl / 1s);
+  ttl.set_nanos(static_cast<std::int32_t>(order.ttl % 1s / 1ns));
+  auto& strategy = *given.mutable_rate_limit_strategy();
+  if (next.kind == Kind::kDenyAll) {
+    strategy.set_blanket_rule(envoy::type::v3::RateLimitStrategy::DENY_ALL);
+  } else if (next.kind == Kind::kTokens) {
+    auto& tokens = *strategy.mutable_token_bucket();
+    tokens.set_max_tokens(next.tokens);
+    tokens.mutable_tokens_per_fill()->set_value(next.tokens);
+    tokens.mutable_fill_interval()->set_seconds(next.interval / 1s);
+  }
+  return response.SerializeAsString();
+}
+
 // The store, as a server reaches it.
 class Simulation::Connection final : public Store {
  public:
@@ -422,33 +468,15 @@ void Simulation::report(std::size_t index, std::uint64_t stream) {
 }
 
 std::vector<server::BucketReport> Simulation::reports_of(Proxy& proxy) {
-  const server::BucketAttributes attributes{{"path", kBucket},
-                                            {"x-weight", std::to_string(proxy.weight)}};
-  std::vector<server::BucketReport> out;
-  if (!proxy.client) {
-    out.push_back({.bucket = proxy.bucket,
-                   .attributes = attributes,
-                   .elapsed = now_ - proxy.reported,
-                   .allowed = static_cast<std::uint64_t>(proxy.allowed),
-                   .denied = static_cast<std::uint64_t>(proxy.denied)});
-    proxy.allowed -= std::floor(proxy.allowed);
-    proxy.denied -= std::floor(proxy.denied);
-    proxy.reported = now_;
-    return out;
-  }
-  for (const std::string& message : proxy.client->report(true)) {
-    rlqs::RateLimitQuotaUsageReports reports;
-    if (!reports.ParseFromString(message)) fail("A report cannot be read");
-    for (const auto& usage : reports.bucket_quota_usages()) {
-      const auto& elapsed = usage.time_elapsed();
-      out.push_back(
-          {.bucket = proxy.bucket,
-           .attributes = attributes,
-           .elapsed = std::chrono::seconds(elapsed.seconds()) + Duration{elapsed.nanos() / 1000},
-           .allowed = usage.num_requests_allowed(),
-           .denied = usage.num_requests_denied()});
-    }
-  }
+  if (proxy.client) return quota_simulation::reports_of(*proxy.client);
+  std::vector<server::BucketReport> out{{.bucket = proxy.bucket,
+                                         .attributes = proxy.attributes(),
+                                         .elapsed = now_ - proxy.reported,
+                                         .allowed = static_cast<std::uint64_t>(proxy.allowed),
+                                         .denied = static_cast<std::uint64_t>(proxy.denied)}};
+  proxy.allowed -= std::floor(proxy.allowed);
+  proxy.denied -= std::floor(proxy.denied);
+  proxy.reported = now_;
   return out;
 }
 
@@ -469,13 +497,15 @@ void Simulation::send(std::size_t index, std::uint64_t stream,
 void Simulation::apply(Proxy& proxy, const server::BucketOrder& order) {
   using Kind = server::Assignment::Kind;
   use(proxy);
-  if (proxy.client) return apply_to_client(proxy, order);
+  if (order.assignment && order.assignment->kind == Kind::kAllowAll) {
+    fail("A proxy may use anything");
+  }
+  if (proxy.client) return proxy.client->take(message_of(order, proxy.attributes()));
   if (!order.assignment) {
     proxy.until = now_;
     return;
   }
   const server::Assignment& next = *order.assignment;
-  if (next.kind == Kind::kAllowAll) fail("A proxy may use anything");
   proxy.until = now_ + order.ttl;
   const bool keeps = rate(proxy) > 0;
   proxy.most = next.kind == Kind::kTokens ? next.tokens : 0;
@@ -483,33 +513,8 @@ void Simulation::apply(Proxy& proxy, const server::BucketOrder& order) {
   proxy.tokens = keeps ? std::min(proxy.tokens, proxy.most) : proxy.most;
 }
 
-void Simulation::apply_to_client(Proxy& proxy, const server::BucketOrder& order) {
-  using Kind = server::Assignment::Kind;
-  rlqs::RateLimitQuotaResponse response;
-  auto& action = *response.add_bucket_action();
-  auto& id = *action.mutable_bucket_id()->mutable_bucket();
-  id["path"] = kBucket;
-  id["x-weight"] = std::to_string(proxy.weight);
-  if (!order.assignment) {
-    action.mutable_abandon_action();
-    return proxy.client->take(response.SerializeAsString());
-  }
-  const server::Assignment& next = *order.assignment;
-  if (next.kind == Kind::kAllowAll) fail("A program may use anything");
-  auto& given = *action.mutable_quota_assignment_action();
-  auto& ttl = *given.mutable_assignment_time_to_live();
-  ttl.set_seconds(order.ttl / 1s);
-  ttl.set_nanos(static_cast<std::int32_t>(order.ttl % 1s / 1ns));
-  auto& strategy = *given.mutable_rate_limit_strategy();
-  if (next.kind == Kind::kDenyAll) {
-    strategy.set_blanket_rule(envoy::type::v3::RateLimitStrategy::DENY_ALL);
-  } else {
-    auto& tokens = *strategy.mutable_token_bucket();
-    tokens.set_max_tokens(next.tokens);
-    tokens.mutable_tokens_per_fill()->set_value(next.tokens);
-    tokens.mutable_fill_interval()->set_seconds(next.interval / 1s);
-  }
-  proxy.client->take(response.SerializeAsString());
+server::BucketAttributes Simulation::Proxy::attributes() const {
+  return {{"path", kBucket}, {"x-weight", std::to_string(weight)}};
 }
 
 double Simulation::rate(const Proxy& proxy) const {

@@ -27,6 +27,11 @@ inline constexpr std::uint64_t kLimit = 100'000;
 // Of the other limit of buckets, for each weight.
 inline constexpr std::uint64_t kTier = kLimit / 4;
 
+// Returns what the client reports. The name of a bucket is that of all values of its id.
+std::vector<server::BucketReport> reports_of(QuotaClient::Buckets& client);
+// Returns the order as a message to a client, for the bucket with this id.
+std::string message_of(const server::BucketOrder& order, const server::BucketAttributes& id);
+
 // Proxies, servers with the real QuotaService, and one real MemoryStore of all
 // servers. Their clocks and the network are simulated: an event happens at an
 // instant, and nothing else takes time. One seed always gives the same run.
@@ -132,6 +137,8 @@ class Simulation {
     Instant until;
     Instant counted, reported;
     double allowed = 0, denied = 0;  // since it has reported
+
+    server::BucketAttributes attributes() const;
   };
   struct Server {
     std::unique_ptr<Running> running;  // null while it is down
@@ -167,7 +174,6 @@ class Simulation {
   void send(std::size_t proxy, std::uint64_t stream,
             const std::vector<server::BucketOrder>& orders);
   void apply(Proxy& proxy, const server::BucketOrder& order);
-  void apply_to_client(Proxy& proxy, const server::BucketOrder& order);
   void use(Proxy& proxy);
   Instant arrival(const Proxy& proxy, Instant last);
   double rate(const Proxy& proxy) const;

@@ -4,7 +4,6 @@
 #include <set>
 #include <utility>
 
-#include "core/step.h"
 #include "server/api/quota/quota_service.h"
 #include "server/api/quota/quota_state.h"
 
@@ -104,22 +103,28 @@ std::uint64_t QuotaService::take(Counter& counter, std::uint64_t units) {
 // What to charge for these units, so that direct requests are kept out for as many. A log forgets
 // them a period later, when direct requests may be faster than the next charge: the worst case is
 // a charge in each `every`. 0: a fixed window forgets all at its end.
-std::uint64_t QuotaService::charged_for(const Limit& limit, std::uint64_t units) const {
+std::uint64_t QuotaService::charged_for(Counter& counter, std::uint64_t units) const {
+  const Limit& limit = counter.of.numbers;
   const bool is_log = limit.algorithm() == Algorithm::kSlidingWindowLog ||
                       limit.algorithm() == Algorithm::kSlidingWindowHybrid;
   const Duration every = parts_.config.every;
   if (limit.algorithm() == Algorithm::kFixedWindow || (is_log && every > limit.period())) return 0;
   if (!is_log) return units;
-  const auto more = static_cast<std::uint64_t>(every.count());
   const auto of = static_cast<std::uint64_t>((2 * limit.period() - every).count());
-  return units + core::ceil_mul_div(units, more, 0, of);
+  const Wide more = Wide{units} * static_cast<std::uint64_t>(every.count());
+  // Rounded up once, and not for each charge. If the limit was changed, one unit counts at most.
+  const Wide before = std::min<Wide>(counter.charged_more, of);
+  const Wide whole = more > before ? (more - before + of - 1) / of : 0;
+  counter.charged_more = before + whole * of - more;
+  return units + static_cast<std::uint64_t>(whole);
 }
 
 // Counts units, also beyond the limit, which keep direct requests out until there is room again.
 std::uint64_t QuotaService::charge(Counter& counter, std::uint64_t units) {
   units = std::min(units, counter.of.numbers.capacity());
-  const std::uint64_t cost = parts_.charges ? charged_for(counter.of.numbers, units) : 0;
-  if (cost == 0 || counter.is_blocked || counter.failure) return 0;
+  if (!parts_.charges || units == 0 || counter.is_blocked || counter.failure) return 0;
+  const std::uint64_t cost = charged_for(counter, units);
+  if (cost == 0) return 0;
   const Charge charge = counter.of.charge(cost);
   Decision each;
   const Decision said = parts_.limiter.apply(Verb::kCharge, {&charge, 1}, {&each, 1}, std::nullopt);
@@ -261,12 +266,12 @@ Duration QuotaService::horizon_of(const Counter& counter) const {
   return 4 * std::max(Duration{parts_.config.every}, kQuotaLatency) + 2 * interval;
 }
 
-// What may be owed before parts are lowered: the units of the time between two divisions. A window
-// that is full for a moment takes them later. Parts that follow each such moment would lose more of
-// the limit.
+// What may be owed before parts are lowered: the units of the time between two divisions, and at
+// least one, because the parts of a slow limit owe one now and then. A window that is full for a
+// moment takes them later. Parts that follow each such moment would lose more of the limit.
 std::uint64_t QuotaService::tolerated_in(const Counter& counter) const {
   const Duration time = std::max(Duration{parts_.config.every}, kQuotaLatency);
-  return units_in(counter.of.numbers, counter.share.part, time);
+  return std::max<std::uint64_t>(units_in(counter.of.numbers, counter.share.part, time), 1);
 }
 
 // What may be owed if that share of the limit pays it back.

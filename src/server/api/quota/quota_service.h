@@ -277,7 +277,7 @@ class QuotaService {
   void order(Proxy& proxy, BucketOrder order);
   void ask_store(const std::vector<Counter*>& all, const std::function<void(Counter&)>& ask);
   std::uint64_t take(Counter& counter, std::uint64_t units);
-  std::uint64_t charged_for(const Limit& limit, std::uint64_t units) const;
+  std::uint64_t charged_for(Counter& counter, std::uint64_t units) const;
   std::uint64_t charge(Counter& counter, std::uint64_t units);
   void count(Counter& counter);
   void ask_again(Counter& counter);

@@ -80,6 +80,7 @@ struct QuotaService::Counter {
   std::uint64_t wanted = 0;                  // units for the starts of new assignments
   std::uint64_t ready = 0;                   // of these, taken
   std::uint64_t due = 0;                     // for starts, whatever direct requests have taken
+  unsigned __int128 charged_more = 0;        // than the units needed, see charged_for()
   bool is_awaited = false;                   // an assignment waits until more is `ready`
   QuotaShare share = {};                     // of this server
   std::uint64_t level = 0;                   // by which it was weighed last
