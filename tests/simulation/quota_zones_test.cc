@@ -114,5 +114,14 @@ TEST_F(QuotaZonesTest, ZonesUseAllOfALimitThatGivesLessThanAUnitASecond) {
   }
 }
 
+TEST_F(QuotaZonesTest, ABucketThatIsNewDuringABlockHasItsPartAfterTheBlock) {
+  start("algorithm: token_bucket, limit: 10, per: 1s, block: { after: 3, within: 10s, for: 8s }", 1,
+        true);
+  while (ask().reason != Reason::kBlocked) {
+  }
+  EXPECT_EQ(run(7s), 0U);
+  EXPECT_GE(run(10s), 20U);
+}
+
 }  // namespace
 }  // namespace sluice::quota_simulation

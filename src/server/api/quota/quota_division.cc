@@ -85,14 +85,15 @@ void QuotaService::fail(Counter& counter, std::optional<Reason> why) {
   counter.failure = why;
 }
 
-// Takes up to that many units of the counter in the store, and notes why it cannot.
+// Takes up to that many units of the counter in the store, and notes why it cannot. A blocked
+// counter needs none, and only looks whether the block has ended.
 std::uint64_t QuotaService::take(Counter& counter, std::uint64_t units) {
   units = std::min(units, counter.of.numbers.capacity());
-  if (units == 0) return 0;
-  const Charge charge = counter.of.charge(units);
+  if (units == 0 && !counter.is_blocked) return 0;
+  const Charge charge = counter.of.charge(std::max<std::uint64_t>(units, 1));
+  const Verb verb = units > 0 ? Verb::kTakeAtMost : Verb::kPeek;
   Decision each;
-  const Decision said =
-      parts_.limiter.apply(Verb::kTakeAtMost, {&charge, 1}, {&each, 1}, std::nullopt);
+  const Decision said = parts_.limiter.apply(verb, {&charge, 1}, {&each, 1}, std::nullopt);
   if (!has_numbers(said)) fail(counter, said.reason);
   counter.is_blocked = said.reason == Reason::kBlocked;
   const std::uint64_t taken = said.allowed() && !counter.failure ? said.taken : 0;
