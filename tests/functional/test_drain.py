@@ -7,7 +7,7 @@ import threading
 import time
 import unittest
 
-from harness import PATIENCE, Raw, ServerTest, accepts, wait_for, wait_until_received
+from harness import PATIENCE, Raw, ServerTest, accepts, request, wait_for, wait_until_received
 
 RULES = """
 version: 1
@@ -135,6 +135,19 @@ class Drain(ServerTest):
             self.assertEqual(raw.send(REQUEST[60:]).answer().status, 200)
             self.assertTrue(raw.ended())
         self.assertEqual(sluice.wait(), 0)
+
+    def test_a_server_that_drains_leaves_the_unix_socket_of_the_next_one(self):
+        address = f"unix:{self.folder()}/http.sock"
+        old = self.serve(RULES, PATIENT, ["--http", address])
+        with Raw(address) as raw:
+            raw.send(REQUEST[:60])
+            wait_until_received(raw.socket)
+            old.signal(signal.SIGTERM)
+            wait_for(lambda: not accepts(address), "the end of the listener")
+            self.serve(RULES, flags=["--http", address])
+            self.assertEqual(raw.send(REQUEST[60:]).answer().status, 200)
+        self.assertEqual(old.wait(), 0)
+        self.assertEqual(request(address, "GET", "/healthz").status, 200)
 
     def test_during_the_delay_the_server_answers_and_readyz_reports_503(self):
         sluice = self.serve(RULES, {"drain": {"delay": f"{PATIENCE}s"}})

@@ -95,7 +95,9 @@ void FrontEnd::keep_unix_socket() noexcept {
 }
 
 void FrontEnd::unlink() noexcept {
-  if (listening_ && listening_->removes_unix_path) ::unlink(listening_->unix_path.c_str());
+  // Once: afterwards, another server may have a socket at this path.
+  if (!listening_ || !std::exchange(listening_->removes_unix_path, false)) return;
+  ::unlink(listening_->unix_path.c_str());
 }
 
 namespace {
