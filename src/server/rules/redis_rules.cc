@@ -54,17 +54,19 @@ RuleError lost_rules(const RedisRulesSource& source, std::string_view why) {
           "expected rules that sluice rules push FILE has published"};
 }
 
-// Replaces the file as a whole. Without one, does nothing.
-void keep_rules(const std::string& file, const PublishedRules& rules, Log& log) {
-  if (file.empty()) return;
+// Replaces the file as a whole. Without one, does nothing. Returns false if it lacks the rules.
+bool keep_rules(const std::string& file, const PublishedRules& rules, Log& log) {
+  if (file.empty()) return true;
   try {
     const std::string text = kept_text(rules);
     detail::ReplacementFile replacement(file);
     replacement.write(std::as_bytes(std::span(text)));
     replacement.replace();
+    return true;
   } catch (const std::exception& error) {
     log.error("the rules for a start without Redis were not kept", {{"why", error.what()}});
   }
+  return false;
 }
 
 // Reads the rules that a server has kept. Returns nothing if there are none to use, and logs why if
@@ -110,9 +112,10 @@ Expected<std::unique_ptr<PushedRules>> PushedRules::open(RedisRulesSource source
   if (rules) {
     auto manager = opened(*rules);
     if (manager) {
-      keep_rules(source.cache, *rules, log);
-      return std::unique_ptr<PushedRules>(
+      std::unique_ptr<PushedRules> made(
           new PushedRules(std::move(source), std::move(*rules), std::move(*manager)));
+      if (!keep_rules(made->source_.cache, made->latest_, log)) made->unkept_ = made->latest_;
+      return made;
     }
     why = error_lines(manager.error());
   }
@@ -143,6 +146,18 @@ void PushedRules::follow(boost::asio::io_context& loop, RulesManager& manager, L
       loop, source_, latest_.id, [this](PublishedRules rules) { activate(std::move(rules)); },
       [this](std::string_view why, bool is_lost, bool is_new) { report(why, is_lost, is_new); },
       manager.status().lost_since.has_value());
+  keep_timer_.emplace(loop);
+  if (unkept_) keep_later();
+}
+
+void PushedRules::keep_later() {
+  keep_timer_->expires_after(source_.remind);
+  keep_timer_->async_wait([this](const boost::system::error_code& why) {
+    if (why || !unkept_) return;
+    if (!keep_rules(source_.cache, *unkept_, *log_)) return keep_later();
+    unkept_.reset();
+    log_->info("the rules for a start without Redis are kept again");
+  });
 }
 
 void PushedRules::report(std::string_view why, bool is_lost, bool is_new) {
@@ -189,7 +204,11 @@ void PushedRules::activate(PublishedRules rules) {
     }
     return;
   }
-  keep_rules(source_.cache, latest_, *log_);
+  unkept_.reset();
+  if (!keep_rules(source_.cache, latest_, *log_)) {
+    unkept_ = latest_;
+    keep_later();
+  }
   log_->info(
       *changed ? "new rules are active" : "the rules did not change",
       {{"version", manager_->version()}, {"rules", manager_->status().rules}, {"pushed", pushed}});

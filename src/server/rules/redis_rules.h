@@ -97,7 +97,8 @@ std::string no_rules_at(std::string_view key);
 
 // The rules of a server that reads them from Redis: the rules at its start, and then every push.
 // Invalid pushes and an unreachable Redis are logged and leave the active rules unchanged. A file
-// keeps the active rules, if there is one; a server that cannot read rules at its start takes them.
+// keeps the active rules, if there is one and it can be written; else that is tried again after
+// `remind`. A server that cannot read rules at its start takes them.
 //
 // Thread-safety: the loop's thread only, once follow() was called. Ownership: owns the manager;
 // borrows the loop and the log.
@@ -135,10 +136,13 @@ class PushedRules final {
       : source_(std::move(source)), latest_(std::move(rules)), opened_(std::move(manager)) {}
 
   void activate(PublishedRules rules);
+  void keep_later();
   void report(std::string_view why, bool is_lost, bool is_new);
 
   const RedisRulesSource source_;
-  PublishedRules latest_;  // valid or not
+  PublishedRules latest_;                 // valid or not
+  std::optional<PublishedRules> unkept_;  // that the file lacks
+  std::optional<boost::asio::steady_timer> keep_timer_;
   std::unique_ptr<RulesManager> opened_;
   RulesManager* manager_ = nullptr;
   Log* log_ = nullptr;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <boost/asio/io_context.hpp>
+#include <filesystem>
 #include <functional>
 
 #include "server/net/fiber.h"
@@ -235,6 +236,7 @@ Expected<std::unique_ptr<PushedRules>> open_rules(const RedisServer& server,
   return PushedRules::open({.target = target_of(server),
                             .key = kKey,
                             .every = milliseconds(10),
+                            .remind = milliseconds(10),
                             .cache = std::move(cache)},
                            log);
 }
@@ -260,7 +262,7 @@ class KeptRules : public ::testing::Test {
 
   RedisServer server_;
   TestFolder folder_;
-  const std::string file_ = folder_ / "rules.kept";
+  std::string file_ = folder_ / "rules.kept";
   Log log_{{.level = LogLevel::kOff}};
   boost::asio::io_context loop_{1};
   std::unique_ptr<RulesManager> manager_;
@@ -304,6 +306,25 @@ TEST_F(KeptRules, AreFoundAgainIfRedisComesBackWithThem) {
   ASSERT_TRUE(Publisher(server_).push(1, "one"));
   until("the rules are found", [&] { return !manager_->status().lost_since; });
   EXPECT_EQ(manager_->version(), 1U) << "they are the same";
+}
+
+TEST_F(KeptRules, AreWrittenLaterIfTheFileCouldNotBeWritten) {
+  Publisher publisher(server_);
+  ASSERT_TRUE(publisher.push(1, "one"));
+  const std::string folder = folder_ / "later";
+  file_ = folder + "/rules.kept";
+  start();
+  std::filesystem::create_directory(folder);
+  until("the rules of the start", [&] { return std::filesystem::exists(file_); });
+  std::filesystem::remove_all(folder);
+  ASSERT_TRUE(publisher.push(2, "two", publisher.last_id));
+  until("the push", [&] { return has("two"); });
+  std::filesystem::create_directory(folder);
+  until("the pushed rules", [&] { return std::filesystem::exists(file_); });
+  stop();
+  server_.kill_now();
+  start();
+  EXPECT_TRUE(has("two"));
 }
 
 TEST_F(KeptRules, ThatAreDamagedAreNotUsed) {
