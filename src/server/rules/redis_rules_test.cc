@@ -327,6 +327,21 @@ TEST_F(KeptRules, AreWrittenLaterIfTheFileCouldNotBeWritten) {
   EXPECT_TRUE(has("two"));
 }
 
+TEST_F(KeptRules, AreNotThoseThatAreRefusedTwice) {
+  Publisher publisher(server_);
+  ASSERT_TRUE(publisher.push(1, "one"));
+  start();
+  const std::string wrong = "version: 1\nrules: 7\n";
+  publisher.overwrite(2, wrong);
+  until("the refusal", [&] { return manager_->status().failures == 1; });
+  publisher.overwrite(1, wrong);  // as by a push to a Redis that lost the one before
+  until("the next refusal", [&] { return manager_->status().failures == 2; });
+  stop();
+  server_.kill_now();
+  start();
+  EXPECT_TRUE(has("one"));
+}
+
 TEST_F(KeptRules, ThatAreDamagedAreNotUsed) {
   folder_.write("rules.kept", "sluice rules 1\ndamaged\n");
   server_.kill_now();

@@ -245,11 +245,12 @@ Expected<bool, RulesManager::Errors> RulesManager::reload() {
 Expected<bool, RulesManager::Errors> RulesManager::follow(std::vector<RulesText> texts,
                                                           std::string by) {
   const std::lock_guard changing(change_mutex_);
+  bool is_known = texts == brought_;
   {
     const std::lock_guard lock(mutex_);
     status_.older_since.reset();
+    is_known = is_known && status_.last_errors.empty();  // else they were refused
   }
-  const bool is_known = texts == brought_;
   brought_ = texts;
   Expected<bool, Errors> adopted = false;
   if (!is_known) adopted = adopt({.picture = {}, .texts = std::move(texts), .errors = {}}, by);
