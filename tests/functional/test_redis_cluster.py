@@ -177,6 +177,28 @@ class PromotedReplica(MasterTest):
             callers.wait_for_all("ok", times=30)
 
 
+class Partial(ClusterTest):
+    """A cluster that serves the other slots while a master is gone."""
+
+    def test_a_master_that_is_gone_is_an_outage_until_it_is_back(self):
+        type(self).nodes = self.cluster(replicas=0, options={"cluster-require-full-coverage": "no"})
+        server = self.serve_store(self.nodes.url, deadline=SHORT)
+        victim, other = self.nodes.servers[2], self.nodes.servers[0]
+        outage = lambda: server.admin_request("GET", "/v1/status").json.get("outage")
+        connected = lambda: server.metrics()['sluice_store_events_total{event="connected"}']
+        with Callers(self, server):
+            wait_for(lambda: connected() >= 6, "a connection of each thread to each master")
+            victim.kill()
+            began = wait_for(outage, "the outage")
+            wait_for(lambda: f"{victim.address} refuses connections; the other masters" in (outage() or {}).get("why", ""), "why")
+            before = connected()
+            other.command("CLIENT", "KILL", "TYPE", "normal")
+            wait_for(lambda: connected() > before, "another connection to another master")
+            self.assertEqual(outage()["since"], began["since"])
+            victim.start()
+            wait_for(lambda: outage() is None, "its end")
+
+
 class Down(ClusterTest):
     """A cluster that has lost some of its slots serves no slot."""
 

@@ -355,6 +355,22 @@ void StoreLog::begin(Duration lasted) {
 
 void StoreLog::owe(std::optional<Instant> since) {
   const std::lock_guard lock(mutex_);
+  if (since) since = std::max(*since, answered_);
+  owe_locked(since);
+}
+
+bool StoreLog::owes() const {
+  const std::lock_guard lock(mutex_);
+  return owes_since_ && date_.now() - *owes_since_ > kSilent / 2;
+}
+
+void StoreLog::answered() {
+  const std::lock_guard lock(mutex_);
+  answered_ = date_.now();
+  owe_locked({});
+}
+
+void StoreLog::owe_locked(std::optional<Instant> since) {
   const auto before = std::exchange(owes_since_, since);
   if (since && failing_since_) failing_since_ = std::min(*failing_since_, *since);
   if (since || !before || failing_since_) return;
@@ -363,6 +379,22 @@ void StoreLog::owe(std::optional<Instant> since) {
   // Where it ends an outage that events have noted, only the end is new.
   const bool is_known = last_outage_ && *before <= last_outage_->to;
   last_outage_ = {from(*before), now, is_known ? last_outage_->why : silent_};
+}
+
+// Ends the failure of the server or the breaker of this event, and the outage if none is left.
+void StoreLog::end(const StoreEvent& event, std::optional<Duration>& lasted) {
+  const bool closes = event.kind == StoreEventKind::kBreakerClosed;
+  if (closes) is_open_ = false;
+  lost_.erase(std::string(event.endpoint));
+  if (is_open_) return;  // until a probe has succeeded
+  const Instant now = std::max(failing_since_.value_or(Instant{}), date_.now());
+  if (failing_since_ && closes) lasted = now - *failing_since_;
+  if (!lost_.empty()) return;
+  if (failing_since_ && (closes || now - *failing_since_ >= kShortest)) {
+    last_outage_ = {*failing_since_, now, cause_};
+  }
+  failing_since_.reset();
+  cause_.clear();
 }
 
 // Returns the cause of a breaker that has opened, else an empty text. Sets how long the store
@@ -375,6 +407,7 @@ std::string StoreLog::note(const StoreEvent& event, std::optional<Duration>& las
     case kConnectionLost:
       begin();
       cause_ = cause_of(event);
+      if (is_cluster_) lost_.emplace(event.endpoint);
       return {};
     case kRequestFailed:
       if (event.why.starts_with("STOREFULL") || event.why.starts_with("OOM")) {
@@ -391,21 +424,12 @@ std::string StoreLog::note(const StoreEvent& event, std::optional<Duration>& las
       begin(event.lasted);
       if (cause_.empty()) cause_ = silent_;
       return cause_;
-    case kBreakerClosed: is_open_ = false; [[fallthrough]];
-    case kConnected:
-      if (is_open_) return {};  // until a probe has succeeded
-      if (failing_since_) {
-        const Instant end = std::max(*failing_since_, date_.now());
-        const bool closes = event.kind == kBreakerClosed;
-        if (closes) lasted = end - *failing_since_;
-        if (closes || end - *failing_since_ >= kShortest) {
-          last_outage_ = {*failing_since_, end, cause_};
-        }
-      }
-      failing_since_.reset();
-      cause_.clear();
-      return {};
     case kTopologyChanged:
+      if (!is_cluster_) return {};
+      lost_.clear();  // those that are masters still fail again
+      [[fallthrough]];
+    case kBreakerClosed:
+    case kConnected: end(event, lasted); return {};
     case kScriptLoaded:
     case kBreakerProbing: break;
   }
@@ -425,7 +449,7 @@ std::optional<PastOutage> StoreLog::last_outage() const {
 std::optional<StoreLog::Failing> StoreLog::failing() const {
   const std::lock_guard lock(mutex_);
   const bool is_silent = owes_since_ && date_.now() - *owes_since_ > kSilent;
-  if (failing_since_) return Failing{*failing_since_, cause_, is_silent};
+  if (failing_since_) return Failing{*failing_since_, cause_, is_silent, !lost_.empty()};
   if (!is_silent) return std::nullopt;
   return Failing{from(*owes_since_), silent_, true};
 }

@@ -182,6 +182,52 @@ TEST_F(StoreOutage, OfAServerThatNobodyAsksEndsWithTheAnswer) {
   EXPECT_EQ(events_.last_outage()->why, "Redis at a:1 does not answer within 50 ms");
 }
 
+TEST_F(StoreOutage, IsNoneIfConnectionsThatDecideAreAnswered) {
+  const Instant start = clock_.now();
+  events_.owe(start);
+  EXPECT_FALSE(events_.owes()) << "an answer takes a moment";
+  for (int i = 0; i < 3; ++i) {
+    clock_.advance(1500ms);
+    EXPECT_TRUE(events_.owes());
+    events_.answered();
+    events_.owe(start);
+    EXPECT_FALSE(events_.owes());
+  }
+  EXPECT_EQ(why(), "works");
+  clock_.advance(3s);
+  EXPECT_EQ(why(), "Redis at a:1 does not answer within 50 ms");
+  EXPECT_EQ(events_.failing()->since, start + 4500ms);
+  EXPECT_FALSE(events_.last_outage());
+  events_.answered();
+  EXPECT_EQ(why(), "works");
+  EXPECT_EQ(events_.last_outage()->to, start + 7500ms);
+}
+
+TEST_F(StoreOutage, OfAClusterEndsWithTheLastOfItsMasters) {
+  StoreLog events{log_, clock_, clock_, "silent", true};
+  const Instant start = clock_.now();
+  events.on({kConnectFailed, "a:1", "Connection refused"});
+  clock_.advance(1s);
+  events.on({kConnectFailed, "a:2", "Connection refused"});
+  events.on({kConnected, "a:3", ""});
+  events.on({kConnected, "a:2", ""});
+  ASSERT_TRUE(events.failing()) << "a:1 is not back";
+  EXPECT_TRUE(events.failing()->is_partial);
+  EXPECT_EQ(events.failing()->since, start);
+  events.on({kBreakerOpened, "", "5 failures in a row, the last store_error"});
+  events.on({kBreakerClosed, "", ""});
+  EXPECT_TRUE(events.failing()) << "by a request for another master";
+  events.on({kConnected, "a:1", ""});
+  EXPECT_FALSE(events.failing());
+  EXPECT_EQ(events.last_outage()->from, start);
+  clock_.advance(1h);
+  events.on({kConnectFailed, "a:1", "Connection refused"});
+  clock_.advance(1s);
+  events.on({kTopologyChanged, "a:2", ""});
+  EXPECT_FALSE(events.failing()) << "a replica has taken its place";
+  EXPECT_EQ(events.last_outage()->to, clock_.now());
+}
+
 TEST_F(StoreOutage, KeepsItsCauseIfTheAnswerComesAfterItsEnd) {
   const Instant start = clock_.now();
   events_.owe(start);

@@ -268,6 +268,7 @@ class RedisStores::Chain final : public LoopStores, private Store, private Async
         unused_(returns_.store(), all.leases_),
         timer_(loop),
         limiter_(*this) {
+    ping_.append("PING");
     all_.add(*this);
   }
   ~Chain() override { stop(); }
@@ -279,6 +280,10 @@ class RedisStores::Chain final : public LoopStores, private Store, private Async
   // Sends a request that no client makes: it writes, because a server that only answers cannot
   // decide. Its counter expires after a second.
   void probe() noexcept override {
+    if (!is_asking_ && all_.events_.owes()) {
+      is_asking_ = true;
+      redis()->submit(ping_);
+    }
     if (is_probing_ || !all_.breaker().probe_is_due()) return;
     is_probing_ = true;
     returns_.uncached().async_apply(Verb::kCharge, {&probe_, 1}, {}, {&probe_answer_, 1}, *this);
@@ -306,6 +311,13 @@ class RedisStores::Chain final : public LoopStores, private Store, private Async
 
   RedisStores& all_;
   bool is_stopped_ = false;
+  bool is_asking_ = false;
+  redis::AskCommand ping_{[this](const redis::Answer& answer) {
+    is_asking_ = false;
+    const bool is_answered =
+        answer.failure == redis::Failure::kNone || answer.failure == redis::Failure::kError;
+    if (is_answered) all_.events_.answered();
+  }};
   bool is_probing_ = false;
   const Charge probe_{.key = "sluice probe", .limit = fixed_window(1).per(std::chrono::seconds(1))};
   Decision probe_answer_;
@@ -333,7 +345,8 @@ RedisStores::RedisStores(const Config& config, std::shared_ptr<const redis::Targ
     : target_(std::move(target)),
       has_ledger_(config.ledger.in_redis),
       log_(log),
-      events_(log, SteadyClock::instance(), SystemClock::instance(), silence_of(*target_)),
+      events_(log, SteadyClock::instance(), SystemClock::instance(), silence_of(*target_),
+              target_->kind == redis::Target::Kind::kCluster),
       health_(target_, log),
       shared_(config.redis.breaker,
               config.redis.deny_cache_enabled ? config.redis.deny_cache
@@ -864,9 +877,11 @@ StoreStatus RedisStores::status() const {
                                  {"breaker_open", asks ? 0U : 1U}}};
   // Without requests the breaker stays closed.
   auto failing = events_.failing();
-  if (failing && (!asks || stats.connected == 0 || failing->is_silent)) {
+  const bool is_whole = !asks || stats.connected == 0 || (failing && failing->is_silent);
+  if (failing && (is_whole || failing->is_partial)) {
     status.failing_since = failing->since;
     status.why_failing = std::move(failing->why);
+    if (!is_whole) status.why_failing += "; the other masters may decide about their keys";
   }
   status.warning = health_.trouble();
   status.full_since = events_.full_since();

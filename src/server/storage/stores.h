@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -190,20 +191,31 @@ class StoreLog final : public StoreObserver {
   // What the events say of a store that fails. A plain value.
   struct Failing {
     Instant since{};
-    std::string why;         // "Redis at 127.0.0.1:6379 refuses connections"
-    bool is_silent = false;  // it has owed an answer for kSilent, whatever its connections do
+    std::string why;  // "Redis at 127.0.0.1:6379 refuses connections"
+    // Whatever its connections do: it has owed an answer for kSilent.
+    bool is_silent = false;
+    bool is_partial = false;  // masters of a cluster cannot be used; others may
   };
 
-  // `silent`: why a store fails that does not answer, "Redis at ADDRESS does not answer".
+  // `silent`: why a store fails that does not answer, "Redis at ADDRESS does not answer". With
+  // `is_cluster`, each master fails by itself, until it is connected or the map changes.
   explicit StoreLog(Log& log, const Clock& clock = SteadyClock::instance(),
                     const Clock& date = SystemClock::instance(),
-                    std::string silent = "Redis does not answer")
-      : log_(log), clock_(clock), date_(date), silent_(std::move(silent)) {}
+                    std::string silent = "Redis does not answer", bool is_cluster = false)
+      : log_(log),
+        clock_(clock),
+        date_(date),
+        silent_(std::move(silent)),
+        is_cluster_(is_cluster) {}
 
   void on(const StoreEvent& event) noexcept override;
   // Says since when the store has owed an answer to the server itself, if it does. Call it often:
   // without requests, nobody else notices that the store hangs.
   void owe(std::optional<Instant> since);
+  // Whether it has owed one for so long that a connection which decides should ask, and that it has
+  // answered there: then only the connection of the first question fails.
+  bool owes() const;
+  void answered();
   // Returns the number of events of that kind so far, whether written or not.
   std::uint64_t count(StoreEventKind kind) const noexcept;
   // Since when, and why as known last: from the first connection that failed, the first of the
@@ -227,14 +239,19 @@ class StoreLog final : public StoreObserver {
   void begin(Duration lasted = {});
   Instant from(Instant start) const;  // of the outage before, if it continues that one
   std::string note(const StoreEvent& event, std::optional<Duration>& lasted);
+  void end(const StoreEvent& event, std::optional<Duration>& lasted);
+  void owe_locked(std::optional<Instant> since);
 
   Log& log_;
   const Clock& clock_;
   const Clock& date_;
   const std::string silent_;
+  const bool is_cluster_;
   std::array<Kind, kStoreEventKinds> kinds_;
   mutable std::mutex mutex_;  // protects the next
   std::optional<Instant> failing_since_, owes_since_;
+  Instant answered_{};
+  std::set<std::string, std::less<>> lost_;  // masters of a cluster
   std::string cause_;
   bool is_open_ = false;  // the breaker
   std::optional<PastOutage> last_outage_;

@@ -601,6 +601,7 @@ void ClusterClient::on_ended(Link& link, std::string_view why, bool was_ready) {
     arm(topology_.hint(now));
     arm(node.reconnect.due());
   }
+  if (!node.is_master && topology_.is_known()) return;  // it was only asked for the map
   emit(was_ready ? StoreEventKind::kConnectionLost : StoreEventKind::kConnectFailed,
        node.address.to_string(), node.why);
 }

@@ -248,6 +248,15 @@ TEST_F(ClusterClientTest, FollowsAFailoverThatTheMapShows) {
   EXPECT_EQ(command.said, "+OK");
 }
 
+TEST_F(ClusterClientTest, ReportsNoFailureOfAServerThatIsNoMaster) {
+  connect_both();
+  const std::size_t before = test.events.size();
+  submit({"GET"}, 42);
+  answer("a:1", list({"GET"}), "-ASK 42 c:3\r\n");
+  test.to("c:3").ends("Connection refused");
+  EXPECT_EQ(test.events.size(), before);
+}
+
 TEST_F(ClusterClientTest, EndsACommandAtItsDeadlineOnASilentServer) {
   connect_both();
   const TestCommand& command = submit({"GET"}, 42);
