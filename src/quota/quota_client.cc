@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "base/client_tls.h"
+#include "base/lookups.h"
 #include "quota/quota_buckets.h"
 
 namespace sluice {
@@ -78,6 +79,7 @@ class QuotaClient::Impl {
   const QuotaOptions options_;
   asio::io_context loop_{1};
   std::shared_ptr<ssl::context> tls_ = std::make_shared<ssl::context>(ssl::context::tls_client);
+  base::Lookups lookups_{loop_};
   asio::steady_timer ticks_{loop_}, retry_{loop_};
   std::shared_ptr<Link> link_;  // null between two connections
   milliseconds backoff_ = kFirstBackoff;
@@ -90,11 +92,7 @@ class QuotaClient::Impl {
 // One connection with its stream.
 class QuotaClient::Impl::Link : public std::enable_shared_from_this<Link> {
  public:
-  Link(Impl& owner)
-      : owner_(owner),
-        resolver_(owner.loop_),
-        socket_(owner.loop_, *owner.tls_),
-        timer_(owner.loop_) {}
+  Link(Impl& owner) : owner_(owner), socket_(owner.loop_, *owner.tls_), timer_(owner.loop_) {}
   ~Link() { nghttp2_session_del(session_); }
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
@@ -127,7 +125,6 @@ class QuotaClient::Impl::Link : public std::enable_shared_from_this<Link> {
   static Link& of(void* user) { return *static_cast<Link*>(user); }
 
   Impl& owner_;
-  asio::ip::tcp::resolver resolver_;
   ssl::stream<Socket> socket_;
   asio::steady_timer timer_;
   nghttp2_session* session_ = nullptr;
@@ -150,12 +147,11 @@ void QuotaClient::Impl::Link::open() {
     const asio::local::stream_protocol::endpoint at(address.substr(5));
     return socket_.next_layer().async_connect(at, next);
   }
-  resolver_.async_resolve(host_of(address), address.substr(address.rfind(':') + 1),
-                          bind([this, next](const auto& found) {
-                            std::vector<asio::generic::stream_protocol::endpoint> all;
-                            for (const auto& one : found) all.emplace_back(one.endpoint());
-                            asio::async_connect(socket_.next_layer(), all, next);
-                          }));
+  owner_.lookups_.find(
+      host_of(address), address.substr(address.rfind(':') + 1), bind([this, next](auto& found) {
+        const std::vector<asio::generic::stream_protocol::endpoint> all(found.begin(), found.end());
+        asio::async_connect(socket_.next_layer(), all, next);
+      }));
 }
 
 void QuotaClient::Impl::Link::connected() {
@@ -348,7 +344,6 @@ void QuotaClient::Impl::Link::close() {
   is_open_ = false;
   error_code ignored;
   timer_.cancel();
-  resolver_.cancel();
   socket_.next_layer().close(ignored);
 }
 

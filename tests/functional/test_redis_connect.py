@@ -3,6 +3,8 @@
 import concurrent.futures
 import json
 import os
+import pathlib
+import signal
 import subprocess
 import unittest
 
@@ -75,6 +77,32 @@ class Tls(FaultTest):
         for _ in range(3):
             redis.command("CLIENT", "KILL", "TYPE", "normal")
             self.wait_until_decided(server)
+
+
+class SilentNames(FaultTest):
+    """Names whose servers do not answer delay neither the start nor the end of a server."""
+
+    @classmethod
+    def setUpClass(cls):
+        library = cls.folder() / "silent_names.so"
+        source = pathlib.Path(__file__).with_name("silent_names.cc")
+        subprocess.run([os.environ.get("CXX", "c++"), "-shared", "-fPIC", "-o", library, source], check=True)
+        cls.environment = {**os.environ, "LD_PRELOAD": str(library)}
+
+    def starts_and_ends(self, **config):
+        server = self.serve(config={**config, "drain": {"timeout": f"{2 * PATIENCE}s"}}, env=self.environment)
+        server.check({"attributes": {"path": "/login", "ip": "192.0.2.1"}})
+        server.signal(signal.SIGTERM)
+        self.assertEqual(server.wait(), 0)
+
+    def test_of_redis(self):
+        self.starts_and_ends(store="redis://redis.example.com")
+
+    def test_of_a_quota_service(self):
+        self.starts_and_ends(store="quota://quota.example.com:8081")
+
+    def test_of_a_receiver_of_opentelemetry(self):
+        self.starts_and_ends(otlp={"endpoint": "http://otlp.example.com:4318"})
 
 
 ALGORITHMS = ["fixed_window", "sliding_window_log", "sliding_window_counter",

@@ -3,12 +3,13 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 
+#include <boost/asio/error.hpp>
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/ssl/error.hpp>
 #include <boost/asio/ssl/stream.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core/basic_stream.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/error.hpp>
@@ -21,6 +22,7 @@
 #include <vector>
 
 #include "base/client_tls.h"
+#include "base/lookups.h"
 
 namespace sluice::server::net {
 
@@ -88,10 +90,18 @@ std::optional<HttpClient::Failure> HttpClient::open(const Address& address) {
   if (address.kind == Address::Kind::kUnix) {
     endpoints.emplace_back(asio::local::stream_protocol::endpoint(address.path));
   } else {
-    asio::ip::tcp::resolver resolver(connection_->loop);
-    const auto found = resolver.resolve(address.host, std::to_string(address.port), why);
+    base::Lookups lookups(connection_->loop);
+    asio::steady_timer timer(connection_->loop, options_.connect);
+    timer.async_wait([](error_code) {});
+    why = asio::error::timed_out;
+    lookups.find(address.host, std::to_string(address.port),
+                 [&](const error_code& error, const base::Lookups::Endpoints& found) {
+                   why = error;
+                   endpoints.assign(found.begin(), found.end());
+                   timer.cancel();
+                 });
+    connection_->run();
     if (why) return connection_->failure(why);
-    for (const auto& one : found) endpoints.emplace_back(one.endpoint());
   }
   auto& stream = connection_->stream;
   stream.expires_after(options_.connect);

@@ -29,6 +29,7 @@
 #include <vector>
 
 #include "base/client_tls.h"
+#include "base/lookups.h"
 #include "stores/redis/client/link.h"
 #include "stores/redis/client/target.h"
 
@@ -74,8 +75,8 @@ class AsioTimer final : public Timer {
 // turn, then makes the TLS handshake.
 class Socket final : public Transport, public std::enable_shared_from_this<Socket> {
  public:
-  Socket(boost::asio::io_context& loop, std::shared_ptr<const Target> target,
-         const ServerAddress& address, Link& link);
+  Socket(boost::asio::io_context& loop, base::Lookups& lookups,
+         std::shared_ptr<const Target> target, const ServerAddress& address, Link& link);
 
   void connect(std::chrono::milliseconds timeout) override;
   void flush() override;
@@ -85,8 +86,6 @@ class Socket final : public Transport, public std::enable_shared_from_this<Socke
   using Error = boost::system::error_code;
   using Generic = boost::asio::generic::stream_protocol;
   using Plain = boost::asio::basic_stream_socket<Generic, boost::asio::io_context::executor_type>;
-  using Resolver =
-      boost::asio::ip::basic_resolver<boost::asio::ip::tcp, boost::asio::io_context::executor_type>;
 
   bool find_endpoints();  // false: the name must be looked up
   void look_up();
@@ -110,7 +109,7 @@ class Socket final : public Transport, public std::enable_shared_from_this<Socke
   ServerAddress address_;
   Link* link_;  // null: closed
   Plain plain_;
-  Resolver resolver_;
+  base::Lookups& lookups_;
   AsioTimer timer_;
   std::optional<boost::asio::ssl::stream<Plain&>> tls_;
   Time connect_by_ = {};
@@ -141,13 +140,13 @@ using KeepProbes = asio::detail::socket_option::integer<IPPROTO_TCP, TCP_KEEPCNT
 
 }  // namespace
 
-Socket::Socket(asio::io_context& loop, std::shared_ptr<const Target> target,
+Socket::Socket(asio::io_context& loop, base::Lookups& lookups, std::shared_ptr<const Target> target,
                const ServerAddress& address, Link& link)
     : target_(std::move(target)),
       address_(address),
       link_(&link),
       plain_(loop),
-      resolver_(loop),
+      lookups_(lookups),
       timer_(loop, [this] { end_attempt(); }) {}
 
 void Socket::connect(std::chrono::milliseconds timeout) {
@@ -172,12 +171,12 @@ bool Socket::find_endpoints() {
 
 void Socket::look_up() {
   limit_attempt(1);
-  resolver_.async_resolve(
-      address_.host, std::to_string(address_.port), tcp::resolver::numeric_service,
-      [self = shared_from_this()](const Error& error, const Resolver::results_type& results) {
+  lookups_.find(
+      address_.host, std::to_string(address_.port),
+      [self = shared_from_this()](const Error& error, const base::Lookups::Endpoints& found) {
         if (self->link_ == nullptr) return;
         if (error) return self->fail("the name cannot be looked up: " + error.message());
-        for (const auto& result : results) self->endpoints_.emplace_back(result.endpoint());
+        self->endpoints_.assign(found.begin(), found.end());
         self->try_next();
       });
 }
@@ -193,7 +192,6 @@ void Socket::limit_attempt(std::size_t attempts_left) {
 void Socket::end_attempt() {
   timed_out_ = true;
   Error ignored;
-  resolver_.cancel();
   plain_.close(ignored);
   if (endpoints_.empty()) fail("the name cannot be looked up in time");
 }
@@ -264,7 +262,6 @@ void Socket::close() noexcept {
   try {
     Error ignored;
     timer_.stop();
-    resolver_.cancel();
     plain_.close(ignored);
   } catch (...) {  // NOLINT(bugprone-empty-catch): says that it may throw, and does not
   }
@@ -373,7 +370,7 @@ namespace {
 class AsioEventLoop final : public EventLoop {
  public:
   AsioEventLoop(boost::asio::io_context& loop, std::shared_ptr<const Target> target)
-      : loop_(loop), target_(std::move(target)), random_(std::random_device()()) {}
+      : loop_(loop), lookups_(loop), target_(std::move(target)), random_(std::random_device()()) {}
 
   Time now() const noexcept override { return Time::clock::now(); }
   std::uint64_t random() noexcept override { return random_(); }
@@ -381,11 +378,12 @@ class AsioEventLoop final : public EventLoop {
     return std::make_unique<AsioTimer>(loop_, std::move(on_time));
   }
   std::shared_ptr<Transport> make_transport(const ServerAddress& address, Link& link) override {
-    return std::make_shared<Socket>(loop_, target_, address, link);
+    return std::make_shared<Socket>(loop_, lookups_, target_, address, link);
   }
 
  private:
   boost::asio::io_context& loop_;
+  base::Lookups lookups_;
   std::shared_ptr<const Target> target_;
   std::mt19937_64 random_;
 };
