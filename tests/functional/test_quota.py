@@ -519,6 +519,12 @@ rules:
         self.assertEqual(denied["reason"], "limited")
         self.assertGreater(denied["retry_after_ms"], 0)
 
+    def test_long_keys_are_limited(self):
+        for user in (5000 * "x", 1500 * "%", 5000 * "y"):
+            wait_for(lambda user=user: self.is_allowed(self.zones[0], path="/api", user=user), "a part")
+            answers = [self.ask(self.zones[0], path="/api", user=user) for _ in range(100)]
+            self.assertIn("limited", [answer["reason"] for answer in answers])
+
     def test_an_override_above_counts_in_all(self):
         self.assertTrue(self.is_allowed(self.zones[0], path="/api", user="bad"))
         body = json.dumps({"attributes": {"user": "bad"}, "blocked": True})

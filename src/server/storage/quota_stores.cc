@@ -1,7 +1,10 @@
 // The counters of a server whose limits another one divides. A counter is a bucket of a
 // QuotaClient: requests take its tokens, and the client reports them.
 
+#include <openssl/evp.h>
+
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -20,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/quoted.h"
 #include "core/period.h"
 #include "limiter/answer.h"
 #include "limiter/new_key_limit.h"
@@ -98,6 +102,29 @@ class LoopQuotas final : public LoopStores, private Store {
   std::size_t next_look_ = 1024;                  // for forgotten ones, at this size
   Limiter limiter_{*this};
 };
+
+std::string digest_of(std::string_view text) {
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+  unsigned size = 0;
+  EVP_Digest(text.data(), text.size(), digest.data(), &size, EVP_sha256(), nullptr);
+  std::string hex;
+  for (unsigned i = 0; i < size; ++i) base::append_lower_hex(hex, static_cast<char>(digest[i]));
+  return hex;
+}
+
+// The counter in the id of its bucket: in UTF-8. Of a long one, values are digests, because the
+// other server tracks no id over 4,096 bytes.
+std::string counter_of(std::string_view key) {
+  constexpr std::size_t kLongest = 3500, kLongestValue = 64;
+  std::string name = rules::utf8_counter_key(key);
+  if (name.size() <= kLongest) return name;
+  auto parts = rules::parse_counter_key(name);
+  if (!parts) return name;
+  for (rules::CounterKey::Part& part : parts->parts) {
+    if (part.value.size() > kLongestValue) part.value = digest_of(part.value);
+  }
+  return rules::utf8_counter_key(parts->text());
+}
 
 Duration rounded_up(std::chrono::nanoseconds time) { return std::chrono::ceil<Duration>(time); }
 
@@ -265,9 +292,13 @@ std::shared_ptr<QuotaBucket> LoopQuotas::find(const Charge& charge, Verb verb) {
     std::erase_if(known_, [](const auto& entry) { return entry.second.bucket.expired(); });
     next_look_ = std::max<std::size_t>(2 * known_.size(), 1024);
   }
-  std::map<std::string, std::string> id{{"counter", rules::utf8_counter_key(charge.key)},
+  std::map<std::string, std::string> id{{"counter", counter_of(charge.key)},
                                         {"numbers", core::format_limit(charge.limit)}};
-  if (!charge.tag.empty()) id.emplace("tag", charge.tag);
+  constexpr std::size_t kLongestTag = 400;
+  if (!charge.tag.empty()) {
+    id.emplace("tag",
+               charge.tag.size() > kLongestTag ? digest_of(charge.tag) : std::string(charge.tag));
+  }
   const Instant now = SystemClock().now();  // as in the store of the failure policy
   NewKeyLimit* const new_keys = creates(verb) ? charge.rule.new_keys : nullptr;
   auto bucket = client_.share_bucket(id, new_keys == nullptr || new_keys->allows(now));
