@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -121,6 +122,37 @@ TEST_F(QuotaZonesTest, ABucketThatIsNewDuringABlockHasItsPartAfterTheBlock) {
   }
   EXPECT_EQ(run(7s), 0U);
   EXPECT_GE(run(10s), 20U);
+}
+
+// Of many buckets, the client reports the first half no more.
+TEST_F(QuotaZonesTest, CountersThatAClientReportsNoLongerLeaveRoomForNewOnes) {
+  constexpr int kMost = server::QuotaService::kMostBuckets;
+  start("algorithm: token_bucket, limit: 10, per: 1s", 0);
+  std::set<std::string> assigned, abandoned;
+  service_->open(1, std::string(server::kCounterDomain), "10.0.0.1", [&](const auto& orders) {
+    for (const server::BucketOrder& order : orders) {
+      (order.assignment ? assigned : abandoned).insert(order.bucket);
+    }
+  });
+  const auto report = [&](int first, int end) {
+    std::vector<server::BucketReport> reports;
+    for (int i = first; i < end; ++i) {
+      const std::string counter = "shop|api|all|user=" + std::to_string(i);
+      reports.push_back(
+          {.bucket = counter, .attributes = {{"counter", counter}}, .elapsed = 1s, .allowed = 1});
+    }
+    service_->report(1, std::move(reports));
+    divide(false);
+  };
+  for (int i = 0; i < 8; ++i) {
+    report(i < 2 ? 0 : kMost / 2, kMost);
+    clock_.advance(1s);
+    divide(true);
+  }
+  report(kMost, kMost + kMost / 4);
+  EXPECT_EQ(assigned.size(), kMost + kMost / 4);
+  EXPECT_EQ(abandoned.size(), kMost / 4);
+  EXPECT_FALSE(abandoned.contains("shop|api|all|user=" + std::to_string(kMost / 2)));
 }
 
 }  // namespace

@@ -84,6 +84,7 @@ void QuotaService::accept(ProxyId id, BucketReport& report) {
   const auto found = proxies_.find(id);
   if (found == proxies_.end()) return;
   Proxy& proxy = *found->second;
+  proxy.reported = now_;
   const auto known = proxy.buckets.find(report.bucket);
   if (known == proxy.buckets.end() && proxy.buckets.size() == kMostBuckets) {
     if (std::exchange(proxy.warned_of_buckets, true)) return;
@@ -352,6 +353,16 @@ void QuotaService::visit_some(std::vector<Choice>& choices) {
   visit_ = Visit::kNone;
 }
 
+// Whether the bucket is to be abandoned. A client reports a bucket until its own time without use,
+// so that this service would count those of two such times: of many buckets, also those that are
+// left out of some reports.
+bool QuotaService::is_idle(const Subscription& subscription) const {
+  const Proxy& proxy = *subscription.proxy;
+  const bool has_many = proxy.buckets.size() > kMostBuckets / 4 * 3;
+  return now_ - subscription.reported >= parts_.config.idle ||
+         (has_many && proxy.reported - subscription.reported > ttl_of(subscription));
+}
+
 // Abandons those that are idle, and follows the rules. Returns whether all were visited.
 bool QuotaService::visit_buckets(std::vector<Choice>& choices) {
   std::size_t visited = 0;
@@ -365,7 +376,7 @@ bool QuotaService::visit_buckets(std::vector<Choice>& choices) {
         next_bucket_ = {proxy->first, subscription.bucket->name};
         return false;
       }
-      if (now_ - subscription.reported >= parts_.config.idle) {
+      if (is_idle(subscription)) {
         order(*proxy->second, {.bucket = subscription.bucket->name, .assignment = {}});
         unsubscribe(subscription);
         at = buckets.erase(at);

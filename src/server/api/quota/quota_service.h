@@ -272,6 +272,7 @@ class QuotaService {
   void begin_all();
   void visit_some(std::vector<Choice>& choices);
   bool visit_buckets(std::vector<Choice>& choices);
+  bool is_idle(const Subscription& subscription) const;
   std::vector<Counter*> take_news();
   void consider(Subscription& subscription, std::vector<Choice>& choices);
   void order(Proxy& proxy, BucketOrder order);

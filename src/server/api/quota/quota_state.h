@@ -108,6 +108,7 @@ struct QuotaService::Proxy {
   std::string peer;
   SendOrders send;
   Instant opened = {};
+  Instant reported = {};                                  // any bucket
   std::map<std::string_view, Subscription> buckets = {};  // by name
   std::vector<BucketOrder> orders = {};                   // to be sent
   bool warned_of_buckets = false;
