@@ -85,12 +85,14 @@ struct RedisStoreStats {
 //
 // Each request is one script call and one round trip: the script checks all limits, then charges
 // all of them, at the server's time. On a Redis Cluster this holds for limits that share a slot
-// (see Charge::tag). Other limits are asked slot by slot, and units are given back if one denies.
+// (see Charge::tag). Other limits are asked slot by slot, or key by key while their slot moves, and
+// units are given back if one denies.
 //
 // A request without an answer by the deadline is `kStoreTimeout`: it may have been counted, and is
 // never repeated. A request that could not be sent, or was answered with an error, is
 // `kStoreError`; one on a key that contains something else is `kForeignValue`; one that needs a new
-// counter while the server's memory is full (`maxmemory`) is `kStoreFull`. In these cases nothing
+// counter while the server's memory is full (`maxmemory`), or needs several keys of budgets whose
+// slot moves, is `kStoreFull`. In these cases nothing
 // was counted. RedisChain (redis_chain.h) adds a failure policy for these.
 //
 // apply() sleeps until the answer arrives. async_apply() returns at once, so that a few threads can

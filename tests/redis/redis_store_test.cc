@@ -8,8 +8,10 @@
 #include <random>
 
 #include "limiter/new_key_limit.h"
+#include "sluice/block.h"
 #include "sluice/permit.h"
 #include "sluice/testing/store_conformance.h"
+#include "stores/redis/client/command.h"
 #include "tests/redis/store_test.h"
 
 // RedisStore from the caller's view: the semantics of all stores, many threads, and failures.
@@ -200,6 +202,47 @@ TEST(RedisStoreOverSlots, SendsOneCallForChargesThatShareATag) {
   EXPECT_EQ(limiter.check(charges).reason, Reason::kLimited);
   EXPECT_EQ(store->stats().requests, requests + 1);
   EXPECT_EQ(store->stats().gave_back, 0u);
+}
+
+// Redis refuses calls with several keys meanwhile, unless all of them are on one server.
+TEST(RedisStoreOverSlots, EnforcesLimitsAndBlocksExactlyWhileTheirSlotMoves) {
+  RedisCluster cluster;
+  const auto store = open_ready(patient(cluster.url()));
+  Limiter limiter(*store);
+  const sluice::Block block = *sluice::Block::make({.after = 1, .within = 1h, .time = 1h});
+  const Limit limit = sluice::fixed_window(6).per(1h);
+  const auto charge = [&](std::string_view user) {
+    return Charge{
+        .key = user, .limit = sluice::sliding_window_log(2).per(1h), .tag = "t", .block = &block};
+  };
+  const auto take = [&](std::string_view user) {
+    return limiter.check(std::array{Charge{"all", limit, 1, "t"}, charge(user)});
+  };
+  const auto take_two = [&](std::string_view user) {
+    EXPECT_EQ(take(user).reason, Reason::kOk);
+    EXPECT_EQ(take(user).reason, Reason::kOk);
+    EXPECT_EQ(take(user).reason, Reason::kLimited);
+  };
+  const int slot = sluice::redis::slot_of("{t}");
+  const std::size_t from = cluster.master_of(slot);
+  const std::size_t to = (from + 1) % 3;
+  ASSERT_TRUE(take("old"));
+  cluster.begin_move(slot, from, to);
+  EXPECT_EQ(take("old").reason, Reason::kOk);
+  EXPECT_EQ(take("old").reason, Reason::kLimited);
+  take_two("new");
+  cluster.move_key("sluice:f{t}all", from, to);
+  EXPECT_EQ(take("old").reason, Reason::kLimited);
+  EXPECT_EQ(take("new").reason, Reason::kLimited);
+  EXPECT_EQ(take("newer").remaining, 1u);
+  limiter.apply({sluice::Verb::kBlock, 1h}, std::array{charge("blocked")});
+  EXPECT_EQ(take("blocked").reason, Reason::kBlocked);
+  EXPECT_EQ(take("newer").remaining, 0u) << "of both limits: nothing else was taken";
+  EXPECT_EQ(take("newest").reason, Reason::kLimited);
+  cluster.move_key("sluice:l{t}old", from, to);
+  cluster.end_move(slot, from, to);
+  EXPECT_EQ(take("newest").reason, Reason::kLimited);
+  EXPECT_EQ(take("blocked").reason, Reason::kBlocked);
 }
 
 TEST(RedisStoreOverSlots, HoldsOnePermitThatAnotherProcessReleases) {

@@ -227,7 +227,7 @@ class Topology {
 // Commands wait for the first map; they are refused from when no server could be asked for it until
 // one answers. A command is sent again only if the server said that it was not executed: after
 // MOVED and ASK to the server that they name, up to five times, and after TRYAGAIN 5 ms later,
-// until its deadline. See Client for thread-safety and ownership.
+// until its deadline, unless it is divisible. See Client for thread-safety and ownership.
 std::unique_ptr<Client> make_cluster_client(std::unique_ptr<EventLoop> loop,
                                             std::shared_ptr<const Target> target,
                                             StoreObserver* observer);

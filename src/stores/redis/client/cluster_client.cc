@@ -504,6 +504,7 @@ bool ClusterClient::on_error(Link& link, Command& command, std::string_view erro
   const std::string_view word = base::take_until(rest, ' ');
   const bool is_moved = word == "MOVED";
   if ((is_moved || word == "ASK") && redirect(link, command, is_moved, rest, now)) return true;
+  if (word == "TRYAGAIN" && command.is_divisible) return false;
   if (word == "TRYAGAIN" && now + kPause < command.deadline) {
     command.redirects = 0;  // only the deadline bounds it
     park(command, now + kPause, paused_);

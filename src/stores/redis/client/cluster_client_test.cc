@@ -214,6 +214,18 @@ TEST_F(ClusterClientTest, SendsAgainAfterTryAgainUntilTheDeadline) {
   EXPECT_EQ(attempts, 10) << "every 5 ms for 50 ms";
 }
 
+TEST_F(ClusterClientTest, EndsACommandThatIsDivisibleAtOnceAfterTryAgain) {
+  connect_both();
+  TestCommand command({"EVAL"});
+  command.slot = 42;
+  command.is_divisible = true;
+  test.client->submit(command);
+  const std::size_t events = test.events.size();
+  answer("a:1", list({"EVAL"}), "-TRYAGAIN\r\n");
+  EXPECT_EQ(command.said, "!TRYAGAIN");
+  EXPECT_EQ(test.events.size(), events) << "its caller sends it again";
+}
+
 TEST_F(ClusterClientTest, CountsRedirectsAgainAfterTryAgain) {
   connect_both();
   const TestCommand& command = submit({"MGET"}, 42);

@@ -107,6 +107,8 @@ class Command {
   // The script must be executed before later commands. It has no command of the module, so a server
   // with the module may not know it yet, and gets its text at once.
   bool keeps_order = false;
+  // In a cluster: its keys can be sent one by one, so TRYAGAIN ends it at once.
+  bool is_divisible = false;
   // Whether the answer is that of the module. Set by the client.
   bool is_by_module = false;
   // In a cluster the slot of its keys, 0 to 16383. Absent: any server can execute it.

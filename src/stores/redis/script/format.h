@@ -354,7 +354,8 @@ inline constexpr Layout<KeyBlockHead, 5> kKeyBlockHead({{"kind", &KeyBlockHead::
 //   verb         0 take, 1 peek, 2 refund, 3 reset, 4 give back, 5 charge, 6 reserve,
 //                7 take at most, with one charge; 8 with several; 9 release, 10 extend
 //
-//   Blocks add 64 to the verb. n is the number of counters, and j of a block.
+//   Blocks add 64 to the verb. n is the number of counters, 0 for a block alone (without the
+//   module), and j of a block.
 //   KEYS[n + j]  the key of block j
 //   ARGV[n + 2]  for each block: i of its counter (1), flags (1), after (1), within (6), for (6),
 //                growth in hundredths (2), at_most (6)

@@ -529,6 +529,7 @@ Counter& Plan::add_counter(const Charge& charge) {
   counter.past.reset();
   counter.ledger.clear();
   counter.part = part_of(options_.by_slot ? std::optional(slot_of(counter.key)) : std::nullopt);
+  counter.block_part = counter.part;
   Part& part = parts_[counter.part];
   ++part.counters;
   part.families = static_cast<FamilySet>(part.families | bit_of(counter.family()));
@@ -592,20 +593,48 @@ bool Plan::is_single(const Part& part) const noexcept {
   return can_be && !now_ && part.counters == 1 && part.blocks == 0 && !part.must_exist;
 }
 
-namespace {
+// Budgets stay together: they have ledgers, rows, and ids that must not be given back meanwhile.
+bool Plan::is_divisible(std::size_t index) const noexcept {
+  const Part& part = parts_[index];
+  return part.slot && count_keys(part, true) > 1 && action_.verb != Verb::kTakeAtMost &&
+         std::ranges::none_of(of_part(index), [](const Counter& counter) {
+           return holds_amounts(counter.limit().algorithm());
+         });
+}
 
-// Appends the keys of some counters, of their blocks and of their ledgers.
-void append_keys(auto counters, bool with_blocks, std::string& out) {
-  for (const Counter& counter : counters) append_element(counter.key, out);
-  for (const Counter& counter : counters) {
-    if (with_blocks && counter.block.is_used()) append_element(counter.block.key(), out);
-  }
-  for (const Counter& counter : counters) {
-    if (!counter.ledger.empty()) append_element(counter.ledger, out);
+void Plan::divide(std::size_t index) {
+  const Part whole = parts_[index];
+  bool is_first = true;
+  const auto add = [&](const Counter& counter, bool is_block) {
+    const Part part{.slot = whole.slot,
+                    .counters = static_cast<std::uint16_t>(is_block ? 0 : 1),
+                    .blocks = static_cast<std::uint16_t>(is_block ? 1 : 0),
+                    .families = bit_of(counter.family()),
+                    .must_exist = !is_block && counter.must_exist};
+    if (!std::exchange(is_first, false)) {
+      parts_.push_back(part);
+      return parts_.size() - 1;
+    }
+    parts_[index] = part;
+    return index;
+  };
+  for (Counter& counter : counters()) {
+    if (counter.part != index) continue;
+    counter.part = add(counter, false);
+    if (whole.blocks > 0 && counter.block.is_used()) counter.block_part = add(counter, true);
   }
 }
 
-}  // namespace
+// Appends the keys of the counters of a part, of the blocks in it, and of the counters' ledgers.
+void Plan::append_keys(std::size_t index, bool with_blocks, std::string& out) const {
+  for (const Counter& counter : of_part(index)) append_element(counter.key, out);
+  for (const Counter& counter : std::span(counters_).first(with_blocks ? count_ : 0)) {
+    if (counter.has_block_in(index)) append_element(counter.block.key(), out);
+  }
+  for (const Counter& counter : of_part(index)) {
+    if (!counter.ledger.empty()) append_element(counter.ledger, out);
+  }
+}
 
 std::uint32_t Plan::count_keys(const Part& part, bool with_blocks) noexcept {
   return std::uint32_t{part.counters} + (with_blocks ? part.blocks : 0) + part.ledgers;
@@ -619,7 +648,7 @@ void Plan::write_keys(std::size_t index, bool with_blocks, Command& command) con
   command.elements = 0;
   command.slot = part.slot;
   command.append(std::uint64_t{count});
-  append_keys(of_part(index), with_blocks && part.blocks > 0, command.tail);
+  append_keys(index, with_blocks && part.blocks > 0, command.tail);
   command.elements += count;
 }
 
@@ -657,7 +686,8 @@ void Plan::write(std::size_t index, Command& command) {
   const Part& part = parts_[index];
   const std::uint64_t verb = script_verb(part);
   write_keys(index, true, command);
-  command.has_module_form = options_.uses_module;
+  command.has_module_form = options_.uses_module && part.counters > 0;
+  command.is_divisible = is_divisible(index);
   if (is_single(part)) {
     auto counters = of_part(index);
     const Counter& counter = counters.front();
@@ -691,13 +721,13 @@ void Plan::append_for_module(std::size_t index, std::string& out) {
   if (part.ledgers > 0) append_ledgers(index, false, argument_);
   append_size('*', count_keys(part, true) + 2, out);
   append_element(kApply, out);
-  append_keys(of_part(index), part.blocks > 0, out);
+  append_keys(index, part.blocks > 0, out);
   append_element(argument_, out);
 }
 
 void Plan::write_undo(std::size_t index, Command& command) {
   write_keys(index, false, command);
-  command.has_module_form = false;
+  command.has_module_form = command.is_divisible = false;
   write_request(index, format::kGiveBack, command);
   write_ledgers(index, true, command);
 }
@@ -724,9 +754,9 @@ void Plan::append_request(std::uint64_t verb, std::string& out) const {
 // Appends the arguments of the blocks, which are one argument of a script.
 void Plan::append_blocks(std::size_t index, std::string& out) const {
   std::size_t number = 0;
-  for (const Counter& counter : of_part(index)) {
-    ++number;
-    if (!counter.block.is_used()) continue;
+  for (const Counter& counter : std::span(counters_).first(count_)) {
+    if (counter.part == index) ++number;
+    if (!counter.has_block_in(index)) continue;
     const std::uint64_t least =
         action_.verb == Verb::kTakeAtMost ? counter.charges() : counter.cost();
     counter.block.append_argument(action_, number, counter.cost(),
@@ -837,8 +867,8 @@ void Plan::count_new(std::size_t index) noexcept {
 
 bool Plan::read_blocks(std::size_t index, std::string_view& rest, core::Ticks now) {
   if (parts_[index].blocks == 0) return true;
-  for (Counter& counter : of_part(index)) {
-    if (!counter.block.is_used()) continue;
+  for (Counter& counter : counters()) {
+    if (!counter.has_block_in(index)) continue;
     if (rest.size() < format::kValueSize.size()) return false;
     const std::size_t size = format::kValueSize.take(rest).value;
     if (rest.size() < size || !counter.block.read(rest.substr(0, size), now)) return false;
@@ -900,15 +930,15 @@ void Plan::choose_in_rows(std::size_t index) noexcept {
 // Returns whether the counters and their blocks admit the request.
 bool Plan::decide_blocks(std::size_t index, bool all_admit) {
   bool is_blocked = false;
-  for (Counter& counter : of_part(index)) {
-    if (!counter.block.is_used()) continue;
+  for (Counter& counter : counters()) {
+    if (!counter.has_block_in(index)) continue;
     if (changes_block(action_.verb)) counter.block.change(action_);
     if (asks(action_.verb)) counter.block.look();
     is_blocked |= asks(action_.verb) && counter.block.denies(counter.cost());
   }
   if (all_admit || is_blocked) return all_admit && !is_blocked;
-  for (Counter& counter : of_part(index)) {
-    if (counter.block.is_used() && counter.is_limited()) counter.block.deny(action_.verb);
+  for (Counter& counter : counters()) {
+    if (counter.has_block_in(index) && counter.is_limited()) counter.block.deny(action_.verb);
   }
   return false;
 }
@@ -932,7 +962,8 @@ void Plan::answer(std::span<Decision> each, Decision& all) {
 
 bool Plan::is_full(std::string_view error) noexcept {
   if (is_foreign_value(error)) return false;  // it contains a key, which clients choose
-  return error.starts_with(kStoreFull) || error.find("OOM ") != error.npos;
+  return error.starts_with(kStoreFull) || error.starts_with("TRYAGAIN") ||
+         error.find("OOM ") != error.npos;
 }
 
 // "STOREFULL 1 3: why" names the first and the third counter of the part. "OOM why" names none.

@@ -174,9 +174,13 @@ class Counter {
   void answer(Decision& decision) const noexcept;
 
   // For the plan that the counter belongs to.
+  bool has_block_in(std::size_t index) const noexcept {
+    return block_part == index && block.is_used();
+  }
   KeyBlock block;
   std::string key;                  // in Redis
   std::size_t part = 0;             // the number of its part
+  std::size_t block_part = 0;       // and of the part of its block
   std::string ledger;               // the key of its ledger; empty: it has none
   std::optional<core::Ticks> near;  // the instant whose windows the script needs, if it said so
   std::optional<core::Ticks> past;  // the same for a hold that has ended, for the ledger
@@ -245,10 +249,16 @@ class Plan {
   bool begin(const RequestOptions& options, Action action, std::span<const Charge> charges,
              std::optional<Instant> now);
 
-  // The number of script calls: one except in a cluster, at most kMaxCharges.
+  // The number of script calls: one except in a cluster, at most one for each key.
   std::size_t parts() const noexcept;
-  // Fills in script, elements, tail, has_module_form and slot, and removes their previous values.
+  // Fills in script, elements, tail, has_module_form, is_divisible and slot, and removes their
+  // previous values.
   void write(std::size_t part, Command& command);
+  // Makes a part of each key of a part that is divisible, because the keys are on two servers while
+  // their slot moves. The first one stays the part. A block alone denies, but counts no denials.
+  void divide(std::size_t part);
+  // False: the part is a block alone, and there is nothing to undo.
+  bool has_counters(std::size_t part) const noexcept { return parts_[part].counters > 0; }
   // Appends the call of a part that was written as a command of the module.
   void append_for_module(std::size_t part, std::string& out);
 
@@ -278,7 +288,8 @@ class Plan {
 
   // Returns whether the text of an error reply means that a key holds a foreign value.
   static bool is_foreign_value(std::string_view error) noexcept;
-  // Returns whether it means that the server has no memory for a new counter.
+  // Returns whether it means that the server makes no new counter now: it has no memory, or the
+  // slot moves.
   static bool is_full(std::string_view error) noexcept;
 
  private:
@@ -307,8 +318,10 @@ class Plan {
   std::uint64_t script_verb(const Part& part) const noexcept;
   std::uint64_t flagged_verb(const Part& part) const noexcept;
   bool is_single(const Part& part) const noexcept;
+  bool is_divisible(std::size_t part) const noexcept;
   static std::uint32_t count_keys(const Part& part, bool with_blocks) noexcept;
   void write_keys(std::size_t part, bool with_blocks, Command& command) const;
+  void append_keys(std::size_t part, bool with_blocks, std::string& out) const;
   void write_request(std::size_t part, std::uint64_t verb, Command& command);
   void append_blocks(std::size_t part, std::string& out) const;
   void append_request(std::uint64_t verb, std::string& out) const;

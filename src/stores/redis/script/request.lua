@@ -43,7 +43,7 @@ if verb >= kWithBlocks then
   blocks = {}
   for j = 1, #keys - count do
     local key, value = keys[count + j], states[count + j]
-    if not reads_whole then value = redis.pcall('GET', key) end
+    if not reads_whole or #keys == 1 then value = redis.pcall('GET', key) end
     if value then
       local size = type(value) == 'string' and #value - kKeyBlockHeadSize or -1
       if size < 0 or size % kInstantSize ~= 0 then return foreign(key, value) end

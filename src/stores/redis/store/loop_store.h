@@ -77,8 +77,8 @@ class Operation {
   Reason failure_ = Reason::kOk;
 };
 
-// A request as one script call; in a cluster as one call per slot, all at the same time. Units that
-// one call took are given back if another denies or fails.
+// A request as one script call; in a cluster as one call per slot, all at the same time, and as one
+// per key while its slot moves. Units that one call took are given back if another denies or fails.
 class ScriptOperation final : public Operation {
  public:
   using Operation::Operation;
@@ -87,7 +87,7 @@ class ScriptOperation final : public Operation {
   void send() noexcept override;
 
  private:
-  // The call for one slot.
+  // The call for one slot, or for one key.
   struct Part final : public Command {
     void done(const Answer& answer) noexcept override { operation->part_done(*this, answer); }
     bool expects(const Reply& reply) noexcept override { return operation->read(*this, reply); }
@@ -101,10 +101,12 @@ class ScriptOperation final : public Operation {
     std::uint8_t repeats = 0;  // because the script needed other windows of a calendar
   };
 
+  void add_part(std::size_t index);
   void part_done(Part& part, const Answer& answer) noexcept;
   // Returns whether the reply can be one of our scripts.
   bool read(Part& part, const Reply& reply) noexcept;
   bool repeat(Part& part) noexcept;
+  bool divide(Part& part) noexcept;
   void part_failed(Part& part, const Answer& answer) noexcept;
   void finish() noexcept;
   bool any(Plan::Read answered) const noexcept;

@@ -64,19 +64,21 @@ bool ScriptOperation::prepare(const Request& request) noexcept try {
     return false;
   }
   used_ = plan_.parts();
-  while (parts_.size() < used_) parts_.emplace_back();
-  for (std::size_t i = 0; i < used_; ++i) {
-    Part& part = parts_[i];
-    part.operation = this;
-    part.index = i;
-    part.answered = Plan::Read::kMalformed;
-    part.repeats = 0;
-    plan_.write(i, part);
-  }
+  for (std::size_t i = 0; i < used_; ++i) add_part(i);
   return true;
 } catch (const std::bad_alloc&) {
   refuse(Reason::kStoreError, each_);
   return false;
+}
+
+void ScriptOperation::add_part(std::size_t index) {
+  if (index == parts_.size()) parts_.emplace_back();
+  Part& part = parts_[index];
+  part.operation = this;
+  part.index = index;
+  part.answered = Plan::Read::kMalformed;
+  part.repeats = 0;
+  plan_.write(index, part);
 }
 
 void ScriptOperation::send() noexcept {
@@ -95,6 +97,8 @@ bool ScriptOperation::read(Part& part, const Reply& reply) noexcept {
 
 void ScriptOperation::part_done(Part& part, const Answer& answer) noexcept {
   if (part.answered == Plan::Read::kRepeat && repeat(part)) return;
+  const bool is_moving = answer.failure == Failure::kError && answer.text.starts_with("TRYAGAIN");
+  if (is_moving && part.is_divisible && divide(part)) return;
   if (answer.failure != Failure::kNone) part_failed(part, answer);
   if (--under_way_ == 0) finish();
 }
@@ -110,6 +114,23 @@ bool ScriptOperation::repeat(Part& part) noexcept try {
   }
   plan_.write(part.index, part);
   client_->submit(part);
+  return true;
+} catch (const std::bad_alloc&) {
+  failed(Reason::kStoreError);
+  return false;
+}
+
+// Sends a part again, of which nothing was counted, with one call for each key.
+bool ScriptOperation::divide(Part& part) noexcept try {
+  const std::size_t first = used_;
+  plan_.divide(part.index);
+  const std::size_t count = plan_.parts();
+  for (std::size_t i = first; i < count; ++i) add_part(i);
+  plan_.write(part.index, part);
+  used_ = count;
+  under_way_ += count - first;
+  client_->submit(part);
+  for (std::size_t i = first; i < count; ++i) client_->submit(parts_[i]);
   return true;
 } catch (const std::bad_alloc&) {
   failed(Reason::kStoreError);
@@ -137,9 +158,7 @@ void ScriptOperation::finish() noexcept {
   const bool is_of_id = verb_ == Verb::kExtend || verb_ == Verb::kSettle || verb_ == Verb::kCancel;
   const bool undoes = takes(verb_) || (counts_work(verb_) && failure_ == Reason::kStoreFull) ||
                       (is_of_id && !has_failed);
-  const bool is_divided =
-      used_ > 1 && (has_failed || any(Plan::Read::kDenied)) && any(Plan::Read::kAllowed);
-  if (undoes && is_divided) give_back();
+  if (undoes && used_ > 1 && (has_failed || any(Plan::Read::kDenied))) give_back();
   if (has_failed) {
     refuse(failure_, each_);
     if (failure_ == Reason::kStoreFull) plan_.refuse_new(each_);
@@ -150,15 +169,17 @@ void ScriptOperation::finish() noexcept {
 }
 
 void ScriptOperation::give_back() noexcept {
+  bool has_any = false;
   for (std::size_t i = 0; i < used_; ++i) {
-    if (parts_[i].answered != Plan::Read::kAllowed) continue;
+    if (parts_[i].answered != Plan::Read::kAllowed || !plan_.has_counters(i)) continue;
+    has_any = true;
     auto* const command = new (std::nothrow) Detached;
     if (command == nullptr) continue;  // fewer units are admitted than possible, never more
     plan_.write_undo(i, *command);
     command->keeps_order = true;
     client_->submit(*command);
   }
-  gave_back_.fetch_add(1, std::memory_order_relaxed);
+  if (has_any) gave_back_.fetch_add(1, std::memory_order_relaxed);
 }
 
 namespace {
@@ -406,7 +427,7 @@ void CounterOperation::take_reply(Step& step, const Answer& answer) noexcept {
 
 void CounterOperation::step_failed(const Answer& answer) noexcept {
   if (answer.failure != Failure::kError) return failed_without_reply(answer.failure);
-  if (answer.text.starts_with("OOM ")) return failed(Reason::kStoreFull);
+  if (Plan::is_full(answer.text)) return failed(Reason::kStoreFull);
   const bool is_foreign = answer.text.starts_with("WRONGTYPE") ||
                           answer.text.find("not an integer") != std::string_view::npos ||
                           answer.text.find("would overflow") != std::string_view::npos;

@@ -96,6 +96,58 @@ TEST_F(ScriptOperationTest, GivesBackTheUnitsOfOneSlotIfAnotherTimesOut) {
   client.fail(Failure::kLost);  // nobody waits for it
 }
 
+constexpr std::string_view kTryAgain = "-TRYAGAIN Multiple keys request during rehashing\r\n";
+
+TEST_F(ScriptOperationTest, SendsACallForEachKeyIfASlotMoves) {
+  const TestRequest& take = ask({{"a", kBucket, 1, "x"}, {"b", kBucket, 1, "x"}});
+  client.answer(kTryAgain);
+  ASSERT_EQ(client.waiting(), 2u);
+  EXPECT_TRUE(client.next().starts_with("1 p:t{x}a "));
+  client.answer(admitted());
+  EXPECT_TRUE(client.next().starts_with("1 p:t{x}b "));
+  client.answer(denied());
+  EXPECT_EQ(take.times_finished, 1);
+  EXPECT_EQ(take.decision().reason, Reason::kLimited);
+  EXPECT_EQ(take.each[0].remaining, 10u);
+  EXPECT_EQ(gave_back, 1u);
+  ASSERT_EQ(client.waiting(), 1u);
+  EXPECT_TRUE(client.next().starts_with("1 p:t{x}a "));
+  client.fail(Failure::kLost);
+}
+
+TEST_F(ScriptOperationTest, SendsACallForABlockAloneIfItsSlotMoves) {
+  const Block block = *Block::make({.after = 1, .within = 1h, .time = 1h});
+  const TestRequest& take = ask({{.key = "a", .limit = kBucket, .tag = "x", .block = &block}});
+  client.answer(kTryAgain);
+  ASSERT_EQ(client.waiting(), 2u);
+  EXPECT_TRUE(client.next().starts_with("1 p:t{x}a "));
+  client.answer(denied());
+  EXPECT_TRUE(client.next().starts_with("1 p:xt{x}a "));
+  // No counter, and the block as it was: it has none.
+  client.answer(bulk(bytes(kNowTicks + kAdmits, 7) + bytes(1, 2) + '\1'));
+  EXPECT_EQ(take.decision().reason, Reason::kLimited) << "this denial does not count for the block";
+  EXPECT_EQ(client.waiting(), 0u) << "a block has taken nothing";
+  EXPECT_EQ(gave_back, 0u);
+}
+
+TEST_F(ScriptOperationTest, RefusesTheBudgetsOfASlotThatMovesAndNoOthers) {
+  const Limit budget = sluice::budget(10).per(1h);
+  PermitId id;
+  const auto charge = [&](std::string_view key, std::string_view tag) {
+    return Charge{.key = key, .limit = budget, .tag = tag, .permit = &id};
+  };
+  const TestRequest& take =
+      ask({charge("a", "x"), charge("b", "x"), {"c", kBucket, 1, "y"}}, Verb::kTake);
+  client.answer(kTryAgain);
+  client.answer(admitted());
+  EXPECT_EQ(take.decision(), Decision::refused(Reason::kStoreFull)) << "which opens no breaker";
+  EXPECT_EQ(take.each[0].reason, Reason::kStoreFull);
+  EXPECT_EQ(take.each[1].reason, Reason::kStoreFull);
+  EXPECT_EQ(take.each[2].reason, Reason::kOk);
+  EXPECT_EQ(gave_back, 1u);
+  client.fail(Failure::kLost);  // nobody waits for it
+}
+
 TEST_F(ScriptOperationTest, GivesNothingBackForAPeek) {
   ask_two(Verb::kPeek);
   client.answer(admitted());
