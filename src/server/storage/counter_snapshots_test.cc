@@ -63,6 +63,23 @@ TEST_F(CounterSnapshotsTest, ContinueTheCountersInTheNextProcess) {
   EXPECT_EQ(after->stats().failures, 0u);
 }
 
+TEST_F(CounterSnapshotsTest, WarnIfTheClockIsBehindThem) {
+  MemoryStore store;
+  TestingPipe pipe;
+  {
+    Log log(LogOptions{}, pipe.writing());
+    for (const auto ahead : {0h, 48h}) {
+      ASSERT_TRUE(store.save(path_, SystemClock().now() + ahead));
+      CounterSnapshots::open(store, path_, 0ms, log).value()->read();
+    }
+  }
+  std::size_t warnings = 0;
+  for (const std::string& line : pipe.lines()) {
+    warnings += line.find("the clock is behind the snapshot") == line.npos ? 0 : 1;
+  }
+  EXPECT_EQ(warnings, 1u);
+}
+
 TEST_F(CounterSnapshotsTest, AreWrittenAtIntervals) {
   MemoryStore store;
   store.apply_one(Verb::kTake, {"k", kLimit, 3}, {});

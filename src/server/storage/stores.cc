@@ -118,6 +118,9 @@ std::optional<Instant> CounterSnapshots::read() {
              {"bytes", loaded->bytes},
              {"age_seconds", seconds_of(SystemClock().now()) - seconds_of(loaded->saved)},
              {"seconds", seconds(since(start))}});
+  if (loaded->saved > SystemClock().now()) {
+    log_.warning("the clock is behind the snapshot, so limits are stricter until it has caught up");
+  }
   if (loaded->dropped > 0) {
     log_.warning(
         "counters of the snapshot were dropped because memory.max_keys or memory.max_log_bytes is "
