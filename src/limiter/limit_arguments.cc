@@ -121,9 +121,13 @@ Unexpected<std::string> wrong_number(std::string_view text, const NumberArgument
   return Unexpected{error};
 }
 
-Expected<Limit> ThrottleArguments::limit() const {
-  return Limit::make(
-      {.algorithm = Algorithm::kGcra, .limit = count, .per = period, .burst = burst});
+Expected<Limit> ThrottleArguments::limit(ThrottleForm form) const {
+  auto limit =
+      Limit::make({.algorithm = Algorithm::kGcra, .limit = count, .per = period, .burst = burst});
+  if (limit) return limit;
+  const std::string_view period_name = form == ThrottleForm::kGcra ? "period" : kPeriod.name;
+  return Unexpected{std::string(count_of(form).name) + " and " + std::string(period_name) +
+                    " with this max_burst: " + limit.error()};
 }
 
 Verb ThrottleArguments::verb() const noexcept {

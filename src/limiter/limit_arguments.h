@@ -37,8 +37,8 @@ struct ThrottleArguments {
   Duration period{0};
   std::int64_t quantity = 1;  // 0: a peek; below 0: a refund
 
-  // Errors: a bucket that refills too slowly.
-  Expected<Limit> limit() const;
+  // Errors: a bucket that refills too slowly, with the names of the arguments.
+  Expected<Limit> limit(ThrottleForm form) const;
   Verb verb() const noexcept;
   // No limit contains more than kMaxUnits.
   std::uint64_t cost() const noexcept;

@@ -22,8 +22,8 @@ std::string error_of(ThrottleForm form, const std::vector<std::string_view>& wor
 TEST(ThrottleArguments, AreNumbersAndAQuantity) {
   const auto read = parsed(ThrottleForm::kCell, {"15", "30", "60", "-2"});
   ASSERT_TRUE(read);
-  EXPECT_EQ(read->limit()->capacity(), 16u);
-  EXPECT_EQ(read->limit()->period(), 60s);
+  EXPECT_EQ(read->limit(ThrottleForm::kCell)->capacity(), 16u);
+  EXPECT_EQ(read->limit(ThrottleForm::kCell)->period(), 60s);
   EXPECT_EQ(read->verb(), Verb::kRefund);
   EXPECT_EQ(read->cost(), 2u);
   EXPECT_EQ(parsed(ThrottleForm::kCell, {"15", "30", "60"})->quantity, 1);
@@ -54,13 +54,26 @@ TEST(ThrottleArguments, OfGcraHaveSecondsWithAFractionAndTokens) {
             "the option 'TOKENS' has 0 values; expected TOKENS count");
 }
 
+TEST(ThrottleArguments, HaveTheirOwnNamesInTheErrorOfASlowRefill) {
+  const auto begin_of = [](ThrottleForm form) {
+    const auto limit = parsed(form, {"4294967294", "1", "60"})->limit(form);
+    return limit ? "" : limit.error().substr(0, limit.error().find(':'));
+  };
+  EXPECT_EQ(begin_of(ThrottleForm::kCell), "count and period_seconds with this max_burst");
+  EXPECT_EQ(begin_of(ThrottleForm::kCrab), "count and period_seconds with this max_burst");
+  EXPECT_EQ(begin_of(ThrottleForm::kGcra), "tokens_per_period and period with this max_burst");
+}
+
 TEST(ThrottleArguments, OfThrottlecrabHaveMaxBurstAsLimitAndNoRefund) {
   const auto read = parsed(ThrottleForm::kCrab, {"15", "30", "60", "2"});
   ASSERT_TRUE(read);
-  EXPECT_EQ(read->limit()->capacity(), 15u);
+  EXPECT_EQ(read->limit(ThrottleForm::kCrab)->capacity(), 15u);
   EXPECT_EQ(read->cost(), 2u);
-  EXPECT_EQ(parsed(ThrottleForm::kCrab, {"1", "1", "1"})->limit()->capacity(), 1u);
-  EXPECT_EQ(parsed(ThrottleForm::kCrab, {"4294967295", "4294967295", "1"})->limit()->capacity(),
+  EXPECT_EQ(parsed(ThrottleForm::kCrab, {"1", "1", "1"})->limit(ThrottleForm::kCrab)->capacity(),
+            1u);
+  EXPECT_EQ(parsed(ThrottleForm::kCrab, {"4294967295", "4294967295", "1"})
+                ->limit(ThrottleForm::kCrab)
+                ->capacity(),
             4294967295u);
   EXPECT_EQ(error_of(ThrottleForm::kCrab, {"0", "1", "1"}),
             "max_burst is out of range: '0'; expected a whole number from 1 to 4294967295");
@@ -83,7 +96,7 @@ TEST(ThrottleArguments, NameWhatIsWrong) {
 
 TEST(ThrottleReply, IsFiveIntegersInTheOrderOfTheForm) {
   const ThrottleArguments asked{.burst = 4, .count = 1, .period = 1s};
-  const Limit limit = *asked.limit();
+  const Limit limit = *asked.limit(ThrottleForm::kCrab);
   Decision denied = Decision::refused(Reason::kLimited);
   denied.remaining = 0;
   denied.retry_after = 1200ms;

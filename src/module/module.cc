@@ -817,7 +817,7 @@ int Call::run_throttle(ThrottleForm form) {
   for (std::size_t i = 0; i < count; ++i) words[i] = bytes_of(words_[i + 2]);
   const auto asked = parse_throttle(form, {words.data(), count});
   if (!asked) return reply_error(asked.error());
-  const auto limit = asked->limit();
+  const auto limit = asked->limit(form);
   if (!limit) return reply_error(limit.error());
   const auto decision = decide_by_limit(1, asked->verb(), {.limit = *limit, .cost = asked->cost()});
   if (!decision) return kOk;

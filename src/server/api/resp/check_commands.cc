@@ -136,7 +136,8 @@ namespace {
 
 // Returns the limit with these numbers, or null if the reply has become an error. Most requests use
 // the same few limits, and making one costs more than the rest of the request.
-const Limit* limit_of(CommandHandler& handler, const Call& call, const ThrottleArguments& asked) {
+const Limit* limit_of(CommandHandler& handler, const Call& call, ThrottleForm form,
+                      const ThrottleArguments& asked) {
   constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15;
   std::uint64_t mixed = asked.burst * kOdd ^ asked.count;
   mixed = mixed * kOdd ^ static_cast<std::uint64_t>(asked.period.count());
@@ -144,16 +145,16 @@ const Limit* limit_of(CommandHandler& handler, const Call& call, const ThrottleA
   const bool is_known = known && known->first.burst == asked.burst &&
                         known->first.count == asked.count && known->first.period == asked.period;
   if (is_known) return &known->second;
-  const auto limit = asked.limit();
+  const auto limit = asked.limit(form);
   if (limit) return &known.emplace(asked, *limit).second;
-  call.reply.error("ERR count and period_seconds with this max_burst: " + limit.error());
+  call.reply.error("ERR " + limit.error());
   return nullptr;
 }
 
 void run(CommandHandler& handler, const Call& call, ThrottleForm form) {
   const auto asked = parse_throttle(form, call.arguments.subspan(2));
   if (!asked) return call.reply.error("ERR " + asked.error());
-  const Limit* const limit = limit_of(handler, call, *asked);
+  const Limit* const limit = limit_of(handler, call, form, *asked);
   if (limit == nullptr) return;
   if (asked->quantity < 0 && call.client.role < Role::kOperate) {
     return call.reply.error("NOPERM this user may not refund: quantity is negative");
