@@ -51,6 +51,7 @@ AdminClient::AdminClient(const AdminFlags& flags) : is_of_config_(flags.admin.em
   host_ = without_scheme(shown_);
   const auto address = server::parse_address(host_);
   if (!address) throw wrong_usage("--admin " + shown_ + ": " + address.error());
+  address_ = *address;
   const bool is_tcp = address->kind == server::Address::Kind::kTcp;
   if (host_ != shown_ && !is_tcp) {
     throw wrong_usage("--admin " + shown_ + " is no URL; expected " + host_);
@@ -65,27 +66,30 @@ AdminClient::AdminClient(const AdminFlags& flags) : is_of_config_(flags.admin.em
   }
   if (is_tls_ && is_of_config_ && is_tcp) shown_.insert(0, kHttps);
   if (!is_tcp) host_ = "localhost";
-  HttpClient::Options options;
-  options.answer = std::chrono::milliseconds(static_cast<std::int64_t>(flags.timeout * 1000));
+  options_.answer = std::chrono::milliseconds(static_cast<std::int64_t>(flags.timeout * 1000));
   if (is_tls_) {
     has_certificate_ = !flags.cert_file.empty();
     base::ClientTls tls{flags.ca_file, flags.cert_file, flags.cert_file};
     if (is_of_config_) {
       tls.server_file = config.admin_tls.cert_file;  // the address may be 0.0.0.0, not its name
     } else {
-      options.server_name = address->host;
+      options_.server_name = address->host;
     }
     auto made = base::make_tls(tls);
     if (!made) throw Failed(made.error());
-    options.tls = *std::move(made);
+    options_.tls = *std::move(made);
   }
-  connection_.emplace(options);
-  if (const auto failed = connection_->open(*address)) {
-    const std::string from = config.found_file.empty() ? "" : " (of ./" + config.found_file + ")";
-    const bool is_named = !is_of_config_ || !from.empty() || !flags.config.empty();
+  if (!config.found_file.empty()) found_ = " (of ./" + config.found_file + ")";
+  is_named_ = !is_of_config_ || !found_.empty() || !flags.config.empty();
+  connect();
+}
+
+void AdminClient::connect() {
+  connection_.emplace(options_);
+  if (const auto failed = connection_->open(address_)) {
     throw Failed(
-        "cannot connect to the administration at " + shown_ + from + ": " + failed->why +
-        (is_named ? hint(*failed) : "; expected --admin ADDR, or --config FILE, of a server"));
+        "cannot connect to the administration at " + shown_ + found_ + ": " + failed->why +
+        (is_named_ ? hint(*failed) : "; expected --admin ADDR, or --config FILE, of a server"));
   }
 }
 
@@ -147,6 +151,7 @@ AdminClient::Answer AdminClient::ask(std::string_view method, std::string_view t
   std::vector<HttpField> fields{{"Host", host_}};
   if (!token_.empty()) fields.push_back({"Authorization", authorization});
   if (!if_match.empty()) fields.push_back({"If-Match", if_match});
+  if (std::exchange(has_asked_, true)) connect();
   Answer answer;
   if (const auto failed = connection_->ask(method, target, fields, std::move(body), answer)) {
     // The server may have the request, and be busy or stopped.

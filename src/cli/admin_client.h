@@ -29,7 +29,9 @@ struct AdminFlags {
 std::shared_ptr<AdminFlags> add_admin_flags(Command command, bool has_config = false,
                                             std::vector<std::string>* servers = nullptr);
 
-// A connection to the administration of a server, whose caller waits for every answer.
+// A client of the administration of a server, whose caller waits for every answer. Each request has
+// a connection of its own, because a server closes one after `bounds.idle_timeout` or
+// `bounds.requests_per_connection`.
 //
 // Not thread-safe. Never repeats a request. An answer that takes longer than the timeout is an
 // error.
@@ -58,13 +60,17 @@ class AdminClient {
   std::string strange() const;
 
  private:
+  void connect();
   std::string hint(const server::net::HttpClient::Failure& failure) const;
 
-  std::string shown_;  // the address
+  server::Address address_;
+  server::net::HttpClient::Options options_;
+  std::string shown_;  // the address as text
   std::string host_;   // without https://
   std::string token_;
+  std::string found_;  // " (of ./sluice.yaml)"
   const bool is_of_config_;
-  bool is_tls_ = false, has_certificate_ = false;
+  bool is_tls_ = false, has_certificate_ = false, is_named_ = true, has_asked_ = false;
   std::optional<server::net::HttpClient> connection_;
 };
 

@@ -52,6 +52,21 @@ class RulesOfAServer(ServerTest):
         return done.stderr
 
 
+class ConnectionsOfOneRequest(RulesOfAServer):
+    def setUp(self):
+        self.sluice = self.serve(rules=self.rules, config={"bounds": {"requests_per_connection": 1}})
+
+    def test_commands_connect_again_for_their_next_request(self):
+        self.run_ok("set", "a%2Fb/all", "limit=20")
+        self.run_ok("rollback", 1)
+        self.assertIn("version 3, ", self.run_ok("history"))
+        for words in (("status",), ("top", "--once", "--interval", "0.1"), ("key", "list"), ("key", "export"),
+                      ("key", "a%2Fb/all", "ip=::1", "--block", "1h"), ("key", "a%2Fb/all", "ip=::1", "--unblock")):
+            done = subprocess.run([binary(), *words, "--admin", self.sluice.admin],
+                                  capture_output=True, text=True, timeout=PATIENCE, check=False)
+            self.assertEqual(done.returncode, 0, done)
+
+
 class NamesWithSlashesAndDots(RulesOfAServer):
     rules = """version: 1
 plans: { free: { x/y: { limit: 2, per: 1h, prices: { m.1: { input: 5 } } } } }
