@@ -315,9 +315,9 @@ std::string row_text(const LimitTally& limit);
 // Says that requests have a wrong cost for the limit.
 std::string wrong_costs(const LimitTally& limit);
 
-// Says what is wrong with logs, which rules and limits applied to no request, and which limits lack
-// the costs of requests or a cost of their own, one sentence each: "rule a matched no request".
-// With those of the rules to compare with.
+// Says what is wrong with logs, which rules and limits applied to no request, which limits lack
+// the costs of requests or a cost of their own, and what was not counted, one sentence each: "rule
+// a matched no request". With those of the rules to compare with.
 std::vector<std::string> warnings_of(const ReplayReport& report);
 
 // Names the formats of the logs: "JSON lines, CSV".

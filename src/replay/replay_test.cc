@@ -935,7 +935,13 @@ TEST_F(ReplayTest, ReportsTooManyKeys) {
   EXPECT_TRUE(report.approximate());
   EXPECT_LE(report.tally.rules[2].limits[0].keys.keys(), 100u);
   EXPECT_EQ(report.tally.rules[2].limits[0].requests, 1000u);
-  EXPECT_NE(text_report(report, false).find("approximate"), std::string::npos);
+  const std::string warning = "results are approximate: " + std::to_string(report.evictions) +
+                              " counters in use were evicted; raise --max";
+  EXPECT_EQ(warnings_of(report).back(), warning);
+  EXPECT_NE(text_report(report, false).find("\nwarning: " + warning + "\n"), std::string::npos);
+  EXPECT_NE(html_report(report).find("Warning: " + warning + "."), std::string::npos);
+  const auto json = boost::json::parse(json_report(report)).as_object();
+  EXPECT_EQ(json.at("warnings").as_array().back().as_string(), warning);
 }
 
 }  // namespace

@@ -435,25 +435,11 @@ class TextReport {
   }
 
   void cautions() {
-    const auto caution = [this](const std::string& text) { line(yellow("note: ") + text); };
     const auto warnings = warnings_of(report_);
     const Tally& tally = report_.tally;
-    if (report_.approximate() || tally.undecided + tally.invalid > 0 || !warnings.empty()) {
-      line("");
-    }
-    if (tally.invalid > 0) caution(invalid_text(tally));
+    if (tally.invalid > 0 || !warnings.empty()) line("");
+    if (tally.invalid > 0) line(yellow("note: ") + invalid_text(tally));
     for (const std::string& each : warnings) line(yellow("warning: ") + printable(each));
-    if (report_.evictions > 0) {
-      caution("results are approximate: " + grouped(report_.evictions) +
-              " counters in use were evicted; raise --max");
-    } else if (report_.approximate()) {
-      caution("numbers of keys are lower bounds; raise --max");
-    }
-    if (report_.tally.undecided > 0) {
-      caution(
-          grouped(report_.tally.undecided) +
-          " requests could not be counted because memory ran out; the failure policy decided them");
-    }
   }
 
   const ReplayReport& report_;
@@ -614,6 +600,10 @@ void add_warnings(const Tally& tally, const LogTotals& logs, const std::string& 
       }
     }
   }
+  if (tally.undecided > 0) {
+    all.push_back(prefix + plural(tally.undecided, "request") +
+                  " could not be counted because memory ran out; the failure policy decided them");
+  }
 }
 
 }  // namespace
@@ -649,6 +639,12 @@ std::vector<std::string> warnings_of(const ReplayReport& report) {
   add_warnings(report.tally, report, "", all);
   if (report.comparison) {
     add_warnings(report.comparison->tally, report, report.against_name + ": ", all);
+  }
+  if (report.evictions > 0) {
+    all.push_back("results are approximate: " + plural(report.evictions, "counter") +
+                  " in use were evicted; raise --max");
+  } else if (report.approximate()) {
+    all.emplace_back("numbers of keys are lower bounds; raise --max");
   }
   return all;
 }

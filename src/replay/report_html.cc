@@ -323,18 +323,8 @@ class Page {
   void caution(const std::string& text) { out_ += "<p class=\"note\">" + text + "</p>\n"; }
 
   void cautions() {
-    if (report_.evictions > 0) {
-      caution("These results are approximate: " + plural(report_.evictions, "counter") +
-              " in use were evicted. Raise <code>--max</code>.");
-    } else if (report_.approximate()) {
-      caution("The numbers of keys are lower bounds. Raise <code>--max</code>.");
-    }
     if (report_.tally.invalid > 0)
       caution("Invalid: " + html_text(invalid_text(report_.tally)) + ".");
-    if (report_.tally.undecided > 0) {
-      caution(plural(report_.tally.undecided, "request") +
-              " could not be counted because memory ran out; the failure policy decided them.");
-    }
     for (const std::string& each : warnings_of(report_)) {
       caution("Warning: " + html_text(each) + ".");
     }
