@@ -87,6 +87,20 @@ void use_environment(CLI::App& app, bool on, std::set<std::string>& names) {
   for (CLI::App* below : app.get_subcommands(nullptr)) use_environment(*below, on, names);
 }
 
+// Lets the options of all commands refuse an empty value, such as of a variable of a script that is
+// not set: it would count as absent, so that another server or store is used. Empty variables of
+// the environment are absent. An empty key of `suggest` counts all requests together.
+void refuse_empty_values(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    if (option->get_lnames().empty() || option->get_items_expected_max() == 0) continue;
+    if (app.get_name() == "suggest" && option->get_lnames().front() == "key") continue;
+    option->check([option](const std::string& value) {
+      return value.empty() ? "it is empty; expected " + option->get_type_name() : std::string();
+    });
+  }
+  for (CLI::App* below : app.get_subcommands(nullptr)) refuse_empty_values(*below);
+}
+
 // Says that a flag which an error names was a variable, or returns an empty text.
 std::string variable_in(const CLI::App& app, const std::string& error) {
   const auto& given = app.parse_order();  // without those of the environment
@@ -441,6 +455,7 @@ int parse(const std::string& about, const std::string& help, const std::string& 
   app.set_version_flag("--version", version);
   app.require_subcommand(1);
   for (const auto add : commands) add(Command(app, status));
+  refuse_empty_values(app);
   // The words that people try first.
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   if (!words.empty() && (words.front() == "help" || words.front() == "version")) {

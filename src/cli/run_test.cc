@@ -134,6 +134,29 @@ TEST(Run, AnswersWrongUsageWithTwoAndOneLine) {
   }
 }
 
+TEST(Run, RefusesAnEmptyValueOfAFlagButNotAnEmptyVariable) {
+  for (const std::vector<const char*>& arguments : std::vector<std::vector<const char*>>{
+           {"status", "--admin", ""},
+           {"key", "login", "ip=::1", "--block", "5m", "--admin", ""},
+           {"key", "login", "ip=::1", "--block", ""},
+           {"decide", "--store", ""},
+           {"serve", "--store", ""},
+           {"serve", "--http", ""},
+           {"replay", "--rules", "r", "log", "--html", ""},
+           {"suggest", "log", "--html", ""}}) {
+    const Ended ended = run_with(arguments);
+    EXPECT_EQ(ended.status, 2);
+    EXPECT_NE(ended.err.find(": it is empty; expected "), std::string::npos) << ended.err;
+  }
+  EXPECT_NE(run_with({"status", "--admin", ""}).err.find("--admin: it is empty; expected ADDR"),
+            std::string::npos);
+  ::setenv("SLUICE_STORE", "", 1);
+  EXPECT_EQ(run_with({"key", "dump"}).err.find("empty"), std::string::npos);
+  ::unsetenv("SLUICE_STORE");
+  EXPECT_EQ(run_with({"suggest", "/nonexistent", "--key", ""}).err.find("empty"), std::string::npos)
+      << "all requests count together";
+}
+
 TEST(Run, PrintsReferencesAndSchemas) {
   EXPECT_EQ(run_with({"docs", "rules"}).out, rules::schema::reference(rules::schema::file()));
   EXPECT_EQ(run_with({"docs", "rules", "--schema"}).out, rules::schema::json_schema());
