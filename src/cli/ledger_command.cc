@@ -116,7 +116,7 @@ class LedgerReader {
     }
     if (files.empty()) {
       const server::Config config = config_of(*flags.store);
-      if (config.store != "memory") return read(config);
+      if (server::kind_of(config) == server::StoreKind::kRedis) return read(config);
       if (config.ledger.file.empty()) {
         throw wrong_usage("there is no FILE; expected one, or --store URL for a ledger in Redis");
       }

@@ -92,7 +92,7 @@ bool is_in_redis(const SourceFlags& flags, const server::Config& config) {
   const char* const rules = std::getenv("SLUICE_RULES");  // a flag of the server
   if (rules != nullptr && *rules != '\0') return std::string_view(rules) == "redis";
   if (!flags.admin->admin.empty()) return false;
-  return config.store != server::Config().store && config.rules.empty();
+  return server::kind_of(config) == server::StoreKind::kRedis && config.rules.empty();
 }
 
 using Texts = std::vector<RulesText>;

@@ -69,7 +69,7 @@ server::Config config_of(const StoreFlags& flags) {
 }
 
 RedisOptions redis_options_of(const server::Config& config) {
-  if (config.store == "memory") {
+  if (server::kind_of(config) != server::StoreKind::kRedis) {
     throw wrong_usage(
         "there is no store in Redis; expected --store URL, such as redis://127.0.0.1:6379, or "
         "--config FILE");

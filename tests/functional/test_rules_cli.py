@@ -388,6 +388,7 @@ class RunningServer(RulesOfAServer):
         (folder / "sluice.yaml").write_text(
             f"version: 1\nrules: rules.yaml\nlisten: {{ admin: '{self.sluice.admin}' }}\n")
         store = {"SLUICE_STORE": "redis://127.0.0.1:1"}
+        quota = {"SLUICE_STORE": "quota://127.0.0.1:1"}  # not in Redis
         admin = {**store, "SLUICE_ADMIN": self.sluice.admin}
 
         def run(place, variables, *words):
@@ -410,6 +411,11 @@ class RunningServer(RulesOfAServer):
             self.assertIn("redis://127.0.0.1:1 is not available", done.stderr, done)
         done = run(self.folder(), store, "history")
         self.assertIn("redis://127.0.0.1:1 is not available", done.stderr, done)
+        (folder / "quota.yaml").write_text(
+            f"version: 1\nstore: quota://127.0.0.1:1\nlisten: {{ admin: '{self.sluice.admin}' }}\n")
+        for variables in quota, {}:
+            done = run(self.folder(), variables, "history", "--config", folder / "quota.yaml")
+            self.assertIn("version 2, ", done.stdout, done)
         (folder / "other.yaml").write_text(
             "version: 1\nrules: redis\nstore: redis://127.0.0.1:1\nlisten: { admin: '127.0.0.1:1' }\n")
         for words, out in (
