@@ -261,15 +261,14 @@ int ask_servers(const AdminFlags& flags, const std::vector<std::string>& servers
 std::string only_limit(AdminClient& client, const std::string& query, std::string_view rule) {
   const boost::json::object answer = client.ask_json("GET", "/v1/keys?" + query);
   std::string known;
-  std::size_t count = 0;
-  each_object(answer, "limits", [&](const boost::json::object& limit) {
-    known.append(known.empty() ? "" : ", ").append(text_in(limit, "name"));
-    ++count;
-  });
-  if (count == 1) return known;
+  const auto limits = client.objects_in(answer, "limits");
+  for (const boost::json::object* const limit : limits) {
+    known.append(known.empty() ? "" : ", ").append(text_in(*limit, "name"));
+  }
+  if (limits.size() == 1) return known;
   throw wrong_usage("the rule " + base::in_quotes(rule) + " has " +
-                    (count == 0 ? "no limits; expected a rule with limits"
-                                : "several limits; expected RULE/LIMIT, one of: " + known));
+                    (limits.empty() ? "no limits; expected a rule with limits"
+                                    : "several limits; expected RULE/LIMIT, one of: " + known));
 }
 
 std::uint64_t number_in(const boost::json::object& json, std::string_view name) {

@@ -275,6 +275,13 @@ void print_limit(const std::string& rule, const object& limit) {
   print("tag       ", text_in(limit, "tag"));
 }
 
+// Throws Failed too if the answer has no list of limits.
+object ask_limits(AdminClient& client, std::string_view method, const std::string& target) {
+  object answer = client.ask_json(method, target);
+  client.objects_in(answer, "limits");
+  return answer;
+}
+
 // Prints the limits of an answer by `print`, or the answer.
 template <typename Print>
 int print_limits(const KeyFlags& flags, const object& answer, const Print& print) {
@@ -318,7 +325,7 @@ void check_attributes(const object& answer) {
 int show(const KeyFlags& flags, std::string_view method) {
   const std::string target = keys_of(flags);
   AdminClient client(flags.admin);
-  const object answer = client.ask_json(method, target);
+  const object answer = ask_limits(client, method, target);
   check_attributes(answer);
   print_full_store(client, flags.json ? std::cerr : std::cout);
   const int status = print_limits(flags, answer, print_limit);
@@ -387,9 +394,10 @@ std::string blocks_of(const KeyFlags& flags) {
 bool is_blocked_or_unknown(const AdminClient::Answer& read) {
   const auto answer = json_of(read);
   if (read.status != 200 || !answer) return true;
-  const auto& limits = answer->at("limits").as_array();
-  return std::any_of(limits.begin(), limits.end(),
-                     [](const auto& one) { return is_true(one.as_object(), "blocked"); });
+  bool is_blocked = false;
+  each_object(*answer, "limits",
+              [&](const object& limit) { is_blocked = is_blocked || is_true(limit, "blocked"); });
+  return is_blocked;
 }
 
 // Says so of a limit that has nothing left, or the end of its block would look like a repair.
@@ -402,11 +410,11 @@ void print_spent(const std::string& rule, const object& limit) {
 int unblock(KeyFlags& flags) {
   AdminClient client(flags.admin);
   const bool was_blocked = is_blocked_or_unknown(client.ask("GET", blocks_of(flags)));
-  const object answer = client.ask_json("DELETE", blocks_of(flags));
+  const object answer = ask_limits(client, "DELETE", blocks_of(flags));
   print_blocks(flags, answer);
   flags.was_blocked = flags.was_blocked || was_blocked;
   if (!was_blocked || flags.json) return 0;
-  return print_limits(flags, client.ask_json("GET", keys_of(flags)), print_spent);
+  return print_limits(flags, ask_limits(client, "GET", keys_of(flags)), print_spent);
 }
 
 // The path of the override of a key. A rule with one limit needs no name of it, and a limit without
@@ -511,7 +519,7 @@ int change_override(const KeyFlags& flags, std::string_view method) {
     if (says_what) print_undo(flags, flags.place, answer, {});
     if (puts || !flags.counter.empty()) return 0;
     // What was used with the override counts on.
-    return print_limits(flags, client.ask_json("GET", keys_of(flags)), print_spent);
+    return print_limits(flags, ask_limits(client, "GET", keys_of(flags)), print_spent);
   }
   return 0;
 }
@@ -527,7 +535,8 @@ int start_block(const KeyFlags& flags) {
   }
   const bool is_instant = base::parse_rfc3339(flags.block).has_value();
   const std::string length = (is_instant ? "&until=" : "&for=") + url_encoded(flags.block);
-  const object answer = AdminClient(flags.admin).ask_json("PUT", blocks_of(flags) + length);
+  AdminClient client(flags.admin);
+  const object answer = ask_limits(client, "PUT", blocks_of(flags) + length);
   const int status = print_blocks(flags, answer);
   print_mode(flags, answer);
   return status;

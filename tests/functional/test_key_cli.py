@@ -523,10 +523,12 @@ rules: [ { name: login, limits: [ { name: address, key: "{ip}", algorithm: gcra,
 
     def test_a_peer_that_is_not_sluice_is_named(self):
         class Other(http.server.BaseHTTPRequestHandler):
+            answer = b"<html>"
+
             def do_GET(self):
                 self.send_response(200)
                 self.end_headers()
-                self.wfile.write(b"<html>")
+                self.wfile.write(self.answer)
 
             do_PUT = do_DELETE = do_GET
 
@@ -552,6 +554,12 @@ rules: [ { name: login, limits: [ { name: address, key: "{ip}", algorithm: gcra,
                         "administration of Sluice\n" if words[0] != "import" else
                         f"-: {address} did not answer like the administration of Sluice\n",
                     )
+                Other.answer = b"{}"
+                for words in ((), ("--json",), ("--reset",), ("--block", "5m"), ("--unblock",),
+                              ("--set", "limit=1")):
+                    self.assertEqual(
+                        self.error_of("api", "header.x-customer=1", *words, server=peer),
+                        f"sluice: key: {address} did not answer like the administration of Sluice\n")
 
     def test_an_import_that_fails_says_which_lines_may_be_set(self):
         file = self.sluice.folder / "many.jsonl"
