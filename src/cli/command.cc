@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -15,6 +16,7 @@
 #include <set>
 #include <span>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "base/quoted.h"
@@ -235,7 +237,15 @@ Option Option::non_negative() const { return Option(*option_->check(CLI::NonNega
 
 template <typename T>
 Option Option::range(T least, T most) const {
-  return Option(*option_->check(CLI::Range(least, most)));
+  option_->check(CLI::Range(least, most));
+  if constexpr (std::is_floating_point_v<T>) {  // NaN is neither below a range nor above it
+    option_->check([](const std::string& text) {
+      T value{};
+      const bool is_nan = CLI::detail::lexical_cast(text, value) && std::isnan(value);
+      return std::string(is_nan ? "expected a number" : "");
+    });
+  }
+  return *this;
 }
 template Option Option::range(int, int) const;
 template Option Option::range(std::uint32_t, std::uint32_t) const;

@@ -161,6 +161,13 @@ TEST(Run, RefusesAnEmptyValueOfAFlagButNotAnEmptyVariable) {
       << "all requests count together";
 }
 
+TEST(Run, RefusesWhatIsNoNumberWhereARangeIsExpected) {
+  for (const char* const value : {"nan", "-nan", "inf", "0"}) {
+    EXPECT_EQ(run_with({"top", "--interval", value}).status, 2) << value;
+    EXPECT_EQ(run_with({"status", "--timeout", value}).status, 2) << value;
+  }
+}
+
 TEST(Run, PrintsReferencesAndSchemas) {
   EXPECT_EQ(run_with({"docs", "rules"}).out, rules::schema::reference(rules::schema::file()));
   EXPECT_EQ(run_with({"docs", "rules", "--schema"}).out, rules::schema::json_schema());
