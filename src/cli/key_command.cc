@@ -559,6 +559,11 @@ void check(const KeyFlags& flags) {
   const auto length = core::parse_period(flags.block);
   const bool is_time = flags.block.empty() || flags.block == "forever" || length;
   if (!is_time && !base::parse_rfc3339(flags.block)) {
+    const std::size_t dash = flags.block.find('-');
+    if (dash != flags.block.npos && base::is_digits(flags.block.substr(0, dash))) {
+      throw wrong_usage("--block " + in_quotes(flags.block) +
+                        " is no instant; expected one such as 2026-12-01T00:00:00Z");
+    }
     throw wrong_usage("--block: " + length.error() +
                       ", an instant such as 2026-12-01T00:00:00Z, or forever");
   }
