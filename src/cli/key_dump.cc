@@ -18,6 +18,7 @@
 #include "cli/command.h"
 #include "cli/store_flags.h"
 #include "limiter/without_scripts.h"
+#include "rules/counter_key.h"
 #include "server/rules/published_rules.h"
 #include "server/rules/server_overrides.h"
 #include "stores/redis/client/target.h"
@@ -280,6 +281,7 @@ what remains; `sluice key RULE NAME=VALUE` asks a server.
 PATTERN matches keys. It may contain `*`, `?` and `[a-z]`; write `\` before these characters to
 match them literally. A key without wildcards is shown with all details. The command finds keys
 with SCAN, which does not block the server. It may miss keys that are created or deleted meanwhile.
+JSON has %XX for bytes of keys that are not UTF-8.
 
 Exit status: 0 success; 1 the store is not available, or the key does not exist; 2 wrong usage.
 
@@ -349,12 +351,17 @@ void print_whole(const FoundKey& found) {
 
 void print_json(const FoundKey& found) {
   base::JsonWriter json;
-  json.begin_object().member("redis_key", found.redis_key);
+  const auto put = [&json](std::string_view member, std::string_view text) {
+    json.member(member, rules::utf8_counter_key(text));
+  };
+  json.begin_object();
+  put("redis_key", found.redis_key);
   if (found.is_counter) {
     const KeyName& name = *found.name;
-    json.member("algorithm", to_string(name.algorithm)).member("key", name.key);
+    json.member("algorithm", to_string(name.algorithm));
+    put("key", name.key);
     json.member("keyspace", name.keyspace == Keyspace::kRules ? "rules" : "callers");
-    if (!name.tag.empty()) json.member("tag", name.tag);
+    if (!name.tag.empty()) put("tag", name.tag);
     json.member("state", found.state.summary);
   } else {
     json.member("foreign", found.state.summary);

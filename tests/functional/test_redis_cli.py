@@ -142,6 +142,12 @@ class Keys(RedisTest):
             "sluice:whatever": "a string under a key that is not a counter's",
         })
 
+    def test_keys_that_are_not_utf8_differ_in_json(self):
+        for key in (b"\xfe", b"\xff"):
+            self.server.command("SET", b"sluice:other" + key, "a")
+        self.assertEqual(sorted(one["redis_key"] for one in self.json_keys()),
+                         ["sluice:other%FE", "sluice:other%FF"])
+
     def test_reports_that_there_are_more_keys(self):
         self.decide(*(line(f"k{i}") for i in range(2500)))
         done = sluice("key", "dump", "--store", self.server.url)
