@@ -469,10 +469,19 @@ int parse(const std::string& about, const std::string& help, const std::string& 
   // The words that people try first.
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   if (!words.empty() && (words.front() == "help" || words.front() == "version")) {
-    const auto is_asked = [&](const CLI::App* one) { return one->get_name() == words[1]; };
-    const bool is_known = words.size() == 1 || !app.get_subcommands(is_asked).empty();
-    if (is_known) words.push_back("--" + words.front());  // otherwise the command is the error
+    words.push_back("--" + words.front());
     words.erase(words.begin());
+    const CLI::App* about_this = &app;
+    for (auto word = words.begin(); !word->starts_with('-'); ++word) {
+      const auto is_asked = [&](const CLI::App* one) { return one->get_name() == *word; };
+      const auto asked = about_this->get_subcommands(is_asked);
+      if (asked.empty()) {
+        words.pop_back();
+        std::cerr << "sluice: " << unknown_word(*about_this, {word, words.end()}, renamed) << '\n';
+        return kUsage;
+      }
+      about_this = asked.front();
+    }
   }
   // Help is about flags, whatever the variables are.
   const bool is_help = std::ranges::find(words, "--help") != words.end() ||
