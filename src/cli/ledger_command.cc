@@ -417,6 +417,10 @@ int sum(const LedgerFlags& flags) {
   if (!zone) throw wrong_usage("--zone: " + zone.error());
   const auto from = bound_of("--from", flags.from, *zone);
   const auto to = bound_of("--to", flags.to, *zone);
+  if (from && to && *to <= *from) {
+    throw wrong_usage("--to " + flags.to + " is not after --from " + flags.from +
+                      "; expected a later day or instant: the first that does not count");
+  }
   Groups groups;
   LedgerReader reader(
       [&](const LedgerLine& line) {

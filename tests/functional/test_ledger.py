@@ -181,6 +181,10 @@ class Ledger(Calls, ServerTest):
                       "'key'?", wrong.stderr)  # fmt: skip
         self.assertEqual(sluice("ledger", "sum", "--zone", "Mars", self.file).returncode, 2)
         self.assertEqual(sluice("ledger", "sum", "--from", "soon", self.file).returncode, 2)
+        for first, end in ("2027-01-01", "2026-01-01"), ("2027-01-01", "2027-01-01"):
+            done = sluice("ledger", "sum", "--from", first, "--to", end, self.file)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), done)
+            self.assertIn(f"--to {end} is not after --from {first}", done.stderr)
 
     def test_a_file_without_entries_says_so(self):
         server = self.start_server()
