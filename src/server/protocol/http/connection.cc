@@ -92,11 +92,17 @@ void move(std::string_view& part, const char* from, const char* to) noexcept {
   if (!part.empty()) part = {to + (part.data() - from), part.size()};
 }
 
-Problem bad_request(const error_code& why) {
+// `line`: the first line of the request, which is not read yet, and what follows.
+Problem bad_request(const error_code& why, std::string_view line = {}) {
   switch (static_cast<error>(why.value())) {
     case error::header_limit: return {431, "the header of the request is too long"};
     case error::body_limit: return {413, "the body of the request is too long"};
-    case error::bad_version: return {505, "expected HTTP/1.1 or HTTP/1.0"};
+    case error::bad_version:
+      line = line.substr(0, line.find('\n'));
+      if (line.ends_with("HTTP/1.1") || line.ends_with("HTTP/1.0")) {
+        return {400, "the first line ends with LF; expected CR LF"};
+      }
+      return {505, "expected HTTP/1.1 or HTTP/1.0"};
     case error::bad_method: return {400, "the method is not a token"};
     case error::bad_target: return {400, "the target of the request contains an invalid byte"};
     case error::bad_field: return {400, "the name of a field is not a token"};
@@ -249,7 +255,7 @@ RequestReader::Progress RequestReader::read(std::string_view message) {
   error_code why;
   at_ += parser_->put({rest.data(), rest.size()}, why);
   if (why == error::need_more) return more();
-  if (why) return bad_.detail.empty() ? refuse(bad_request(why)) : Progress::kBad;
+  if (why) return bad_.detail.empty() ? refuse(bad_request(why, rest)) : Progress::kBad;
   if (!parser_->is_done()) return more();
   request_.keep_alive = parser_->keep_alive();
   request_.fields = fields_;

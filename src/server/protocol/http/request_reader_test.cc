@@ -125,6 +125,8 @@ TEST(RequestReader, RefusesWhatTwoReadersCouldUnderstandDifferently) {
 TEST(RequestReader, RefusesWhatIsNotHttp) {
   EXPECT_EQ(refusal("GET /\r\n\r\n"), 400);
   EXPECT_EQ(refusal("GET / HTTP/2.0\r\nHost: a\r\n\r\n"), 505);
+  EXPECT_EQ(refusal("GET / HTTP/1.1\nHost: a\n\n"), 400) << "only the end of the line is wrong";
+  EXPECT_EQ(refusal("GET / HTTP/2.0\nHost: a\n\n"), 505);
   EXPECT_EQ(refusal("G(T / HTTP/1.1\r\nHost: a\r\n\r\n"), 400);
   EXPECT_EQ(refusal("GET /\x01 HTTP/1.1\r\nHost: a\r\n\r\n"), 400);
   EXPECT_EQ(refusal("\x16\x03\x01\x02"), 400);
