@@ -352,6 +352,10 @@ class Roles(TlsTest):
                 self.assertTrue(second.startswith(reset), second)
                 if own in self.WHO:
                     self.assertIn(f" user={own} ".encode(), replies)
+            with self.subTest(own=own), self.connect(self.server, "resp", own=own) as over:
+                over.sendall(b"RESET\r\nPING\r\nQUIT\r\n")
+                replies = b"".join(iter(lambda: over.recv(4096), b""))
+                self.assertTrue(replies.startswith(b"+RESET\r\n" + ping), replies)
 
     def test_the_administration_accepts_the_certificate_of_an_admin(self):
         for own, status in ((None, 401), ("checker", 401), ("operator", 401), ("chief", 200)):

@@ -285,7 +285,8 @@ constexpr std::array<Command, 32> kAll{
     connection("quit", 1, 0, "", "Closes the connection after all earlier requests are answered.",
                commands::quit, Role::kNobody),
     connection("reset", 1, 1, "",
-               "Resets the connection to its initial state: RESP2, no user, no name.",
+               "Resets the connection to its initial state: RESP2, no name, and the user of its "
+               "certificate, or none.",
                commands::reset, Role::kNobody),
     connection("select", 2, 2, "index", "Selects a database. The only database is 0.",
                commands::select),

@@ -297,7 +297,7 @@ void select(CommandHandler&, const Call& call) {
 
 void reset(CommandHandler& handler, const Call& call) {
   Client& client = call.client;
-  become(handler.parts.users, client, nullptr);
+  become(handler.parts.users, client, client.of_certificate);
   client.protocol = 2;
   client.name.clear();
   call.reply.speak(2);

@@ -115,6 +115,17 @@ TEST(Reset, LogsTheClientOutButKeepsItsConnection) {
   EXPECT_FALSE(handler.client.leaves);
 }
 
+TEST(Reset, ReturnsToTheUserOfTheCertificate) {
+  TestCommands handler(kUsers);
+  const KnownClient* const own = handler.users.find("default", "secret");
+  ASSERT_NE(own, nullptr);
+  handler.client.of_certificate = own;
+  handler.ask({"AUTH", "ops", "more-secret"});
+  EXPECT_EQ(handler.ask({"RESET"}), "+RESET\r\n");
+  EXPECT_EQ(handler.client.user, own);
+  EXPECT_EQ(handler.client.role, own->role);
+}
+
 TEST(Ping, HasAtMostOneArgument) {
   TestCommands handler;
   EXPECT_EQ(handler.ask({"PING", "a", "b"}),

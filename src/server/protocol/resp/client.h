@@ -41,7 +41,8 @@ struct Client {
   std::uint64_t id = 0;  // unique among all connections since the server started
   std::string peer;      // "203.0.113.9:50121"; the path of a Unix socket and ":0"
   net::SteadyTime connected;
-  const KnownClient* user = nullptr;  // null: not logged in
+  const KnownClient* user = nullptr;            // null: not logged in
+  const KnownClient* of_certificate = nullptr;  // the user of the TLS certificate
   Role role = Role::kNobody;
   std::uint8_t protocol = 2;
   bool leaves = false;  // has sent QUIT: the connection closes after the reply

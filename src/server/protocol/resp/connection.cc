@@ -58,7 +58,8 @@ Client SharedState::peer_of(const net::Accepted& accepted) const {
   client.peer = is_unix ? unix_path + ":0" : accepted.peer.text();
   client.connected = accepted.since;
   client.role = users.at_first();
-  if (accepted.tls) client.user = users.find_certificate(accepted.certificate_names());
+  if (accepted.tls) client.of_certificate = users.find_certificate(accepted.certificate_names());
+  client.user = client.of_certificate;
   if (client.user != nullptr) client.role = client.user->role;
   return client;
 }
