@@ -361,7 +361,7 @@ void StoreLog::owe(std::optional<Instant> since) {
 
 bool StoreLog::owes() const {
   const std::lock_guard lock(mutex_);
-  return owes_since_ && date_.now() - *owes_since_ > kSilent / 2;
+  return owes_since_ && date_.now() - *owes_since_ > Duration{kSilent} / 4;
 }
 
 void StoreLog::answered() {

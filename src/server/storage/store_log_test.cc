@@ -187,7 +187,9 @@ TEST_F(StoreOutage, IsNoneIfConnectionsThatDecideAreAnswered) {
   events_.owe(start);
   EXPECT_FALSE(events_.owes()) << "an answer takes a moment";
   for (int i = 0; i < 3; ++i) {
-    clock_.advance(1500ms);
+    clock_.advance(400ms);
+    EXPECT_FALSE(events_.owes()) << "not half a second yet";
+    clock_.advance(1100ms);
     EXPECT_TRUE(events_.owes());
     events_.answered();
     events_.owe(start);

@@ -271,7 +271,7 @@ class RedisStores::Chain final : public LoopStores, private Store, private Async
         unused_(returns_.store(), all.leases_),
         timer_(loop),
         limiter_(*this) {
-    ping_.append("PING");
+    question_.append("TIME");  // the documented user of Redis may send it
     all_.add(*this);
   }
   ~Chain() override { stop(); }
@@ -285,7 +285,7 @@ class RedisStores::Chain final : public LoopStores, private Store, private Async
   void probe() noexcept override {
     if (!is_asking_ && all_.events_.owes()) {
       is_asking_ = true;
-      redis()->submit(ping_);
+      redis()->submit(question_);
     }
     if (is_probing_ || !all_.breaker().probe_is_due()) return;
     is_probing_ = true;
@@ -315,7 +315,7 @@ class RedisStores::Chain final : public LoopStores, private Store, private Async
   RedisStores& all_;
   bool is_stopped_ = false;
   bool is_asking_ = false;
-  redis::AskCommand ping_{[this](const redis::Answer& answer) {
+  redis::AskCommand question_{[this](const redis::Answer& answer) {
     is_asking_ = false;
     const bool is_answered =
         answer.failure == redis::Failure::kNone || answer.failure == redis::Failure::kError;
