@@ -54,7 +54,7 @@ Examples:
   sluice key login/address ip=192.0.2.1 --reset
   sluice key login ip=192.0.2.1 --admin 10.0.0.1:6070 --admin 10.0.0.2:6070
   sluice key api/requests header.x-customer=42 --set limit=500,burst=50 --for 1h
-  sluice key api/requests header.x-customer=42 --plan pro --until 2026-12-01T00:00:00Z
+  sluice key api/requests header.x-customer=42 --plan pro --until 2027-10-01T00:00:00Z
   sluice key api/requests header.x-customer=42 --block 15m
   sluice key api/requests header.x-customer=42 --unblock
   sluice key --unset --counter 'default|gone|requests|header.x-customer=42')";
@@ -187,7 +187,7 @@ std::optional<Instant> end_of_block(const object& limit) {
   return SystemClock::instance().now() + left;
 }
 
-// "limit 100, per 1m, until 2026-12-01T00:00:00Z": what an override says, without its counter.
+// "limit 100, per 1m, until 2027-10-01T00:00:00Z": what an override says, without its counter.
 std::string given_text(const object& given) {
   std::string line;
   bool was_flag = false;
@@ -333,7 +333,7 @@ int show(const KeyFlags& flags, std::string_view method) {
   return status;
 }
 
-// " --set limit=100,per=1m --until 2026-12-01T00:00:00Z": the flags that set the override.
+// " --set limit=100,per=1m --until 2027-10-01T00:00:00Z": the flags that set the override.
 std::string flags_that_set(const object& given) {
   const std::string until = given.contains("until") ? instant_in(given, "until") : "";
   if (is_true(given, "blocked")) return " --block " + (until.empty() ? "forever" : until);
@@ -562,10 +562,10 @@ void check(const KeyFlags& flags) {
     const std::size_t dash = flags.block.find('-');
     if (dash != flags.block.npos && base::is_digits(flags.block.substr(0, dash))) {
       throw wrong_usage("--block " + in_quotes(flags.block) +
-                        " is no instant; expected one such as 2026-12-01T00:00:00Z");
+                        " is no instant; expected one such as 2027-10-01T00:00:00Z");
     }
     throw wrong_usage("--block: " + length.error() +
-                      ", an instant such as 2026-12-01T00:00:00Z, or forever");
+                      ", an instant such as 2027-10-01T00:00:00Z, or forever");
   }
   const bool has_place = !flags.place.empty() || !flags.attributes.empty();
   if (!flags.counter.empty() && (has_place || !flags.unset)) {

@@ -77,7 +77,7 @@ ledger verify`), or one cannot be read; 2 wrong usage.
 Examples:
   sluice ledger sum ledger.jsonl
   sluice ledger sum --by month,rule,limit --csv ledger.jsonl.1 ledger.jsonl
-  sluice ledger sum --by key,day --zone Europe/Berlin --from 2026-11-01 --to 2026-12-01 ledger.jsonl
+  sluice ledger sum --by key,day --zone Europe/Berlin --from 2026-10-01 --to 2026-11-01 ledger.jsonl
   sluice ledger sum --store redis://127.0.0.1 --by month,key)";
 
 struct LedgerFlags {

@@ -464,13 +464,13 @@ rules: [ { name: login, limits: [ { name: address, key: "{ip}", algorithm: gcra,
         self.assertEqual(
             self.error_of("api/requests", "header.x-customer=1", "--block", "15min", status=2),
             "sluice: key: --block: '15min' has an unknown unit 'min'; expected a whole number and "
-            "its unit (ms, s, m, h or d), such as 15m, an instant such as 2026-12-01T00:00:00Z, or "
+            "its unit (ms, s, m, h or d), such as 15m, an instant such as 2027-10-01T00:00:00Z, or "
             "forever\n",
         )
         for instant in "2027-01-01", "2027-01-01T00:00:00+24:00":
             self.assertEqual(
                 self.error_of("api/requests", "header.x-customer=1", "--block", instant, status=2),
-                f"sluice: key: --block '{instant}' is no instant; expected one such as 2026-12-01T00:00:00Z\n")
+                f"sluice: key: --block '{instant}' is no instant; expected one such as 2027-10-01T00:00:00Z\n")
 
     def test_a_rule_in_shadow_mode_blocks_nothing_and_says_so(self):
         server = self.serve(rules=RULES.replace("name: api", "name: api\n    mode: shadow"))

@@ -134,7 +134,7 @@ constexpr Parameter kOfNewBlocks[] = {
     kLimit,
     kAttributes,
     {.name = "for", .about = "How long to block, 1ms to 366d, or forever; this or `until`"},
-    {.name = "until", .about = "When the block ends: an instant, such as 2026-12-01T00:00:00Z"}};
+    {.name = "until", .about = "When the block ends: an instant, such as 2027-10-01T00:00:00Z"}};
 constexpr Parameter kOfSpan[] = {
     {.name = "range", .about = "The last ten minutes or day. Default: 10m", .words = "10m 1d"},
     kOneRule};

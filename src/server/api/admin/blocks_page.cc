@@ -23,13 +23,13 @@ using base::in_quotes;
 
 constexpr Duration kForever = Duration::max();
 
-// Returns the time from an instant until another one, such as "2026-12-01T00:00:00Z".
+// Returns the time from an instant until another one, such as "2027-10-01T00:00:00Z".
 Expected<Duration> time_until(std::string_view text, Instant now) {
   if (const auto until = base::parse_rfc3339(text)) return *until - now;
   if (const auto expected = expected_instant(text, {}); !expected.empty()) {
     return Unexpected{in_quotes(text) + " is out of range; " + std::string(expected)};
   }
-  return Unexpected{in_quotes(text) + " is no instant; expected one such as 2026-12-01T00:00:00Z"};
+  return Unexpected{in_quotes(text) + " is no instant; expected one such as 2027-10-01T00:00:00Z"};
 }
 
 // Returns how long a key is to be blocked. If that is wrong, writes the reason into the answer and
@@ -40,7 +40,7 @@ std::optional<Duration> find_length(const Call& call, Instant now) {
   if (text.has_value() == until.has_value()) {
     return refuse(call, 400,
                   "expected one of 'for' and 'until': how long to block, such as "
-                  "&for=15m, or &until=2026-12-01T00:00:00Z");
+                  "&for=15m, or &until=2027-10-01T00:00:00Z");
   }
   if (text == "forever") return kForever;
   const auto length = text ? core::parse_period(*text) : time_until(*until, now);

@@ -204,13 +204,13 @@ TEST_F(BlocksPage, UnblocksAKeyWhoseCounterIsReset) {
 TEST_F(BlocksPage, RefusesWhatItCannotBlock) {
   const std::string which =
       "expected one of 'for' and 'until': how long to block, such as &for=15m, or "
-      "&until=2026-12-01T00:00:00Z";
+      "&until=2027-10-01T00:00:00Z";
   EXPECT_EQ(refused("PUT", kLogin, 400), which);
   EXPECT_EQ(refused("PUT", std::string(kLogin) + "&for=1m&until=2100-01-01T00:00:00Z", 400), which);
   EXPECT_EQ(refused("PUT", std::string(kLogin) + "&until=2001-01-01T00:00:00Z", 400),
             "'until': '2001-01-01T00:00:00Z' is in the past; expected an instant in the future");
   EXPECT_EQ(refused("PUT", std::string(kLogin) + "&until=tomorrow", 400),
-            "'until': 'tomorrow' is no instant; expected one such as 2026-12-01T00:00:00Z");
+            "'until': 'tomorrow' is no instant; expected one such as 2027-10-01T00:00:00Z");
   EXPECT_EQ(refused("PUT", std::string(kLogin) + "&until=2200-01-01T00:00:00Z", 400),
             "'until': '2200-01-01T00:00:00Z' is out of range; expected an instant from 1970 to "
             "2112");
