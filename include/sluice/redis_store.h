@@ -92,8 +92,8 @@ struct RedisStoreStats {
 // never repeated. A request that could not be sent, or was answered with an error, is
 // `kStoreError`; one on a key that contains something else is `kForeignValue`; one that needs a new
 // counter while the server's memory is full (`maxmemory`), or needs several keys of budgets whose
-// slot moves, is `kStoreFull`. In these cases nothing
-// was counted. RedisChain (redis_chain.h) adds a failure policy for these.
+// slot moves, is `kStoreFull`. In these cases nothing was counted. RedisChain (redis_chain.h) adds
+// a failure policy for these.
 //
 // apply() sleeps until the answer arrives. async_apply() returns at once, so that a few threads can
 // have thousands of requests under way: `done()` is called in the store's thread, or before
