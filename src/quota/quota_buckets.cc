@@ -42,8 +42,9 @@ std::vector<std::string> QuotaClient::Buckets::report(bool all) {
       if (counts(known, now, all)) {
         auto& usages = *reports.mutable_bucket_quota_usages();
         add_usage(attributes, known, now, *usages.Add());
-        if (usages.rbegin()->bucket_id().ByteSizeLong() > kLongestId) usages.RemoveLast();
-        ++stats_.reports;
+        const bool is_tracked = usages.rbegin()->bucket_id().ByteSizeLong() <= kLongestId;
+        if (!is_tracked) usages.RemoveLast();
+        stats_.reports += is_tracked ? 1 : 0;
       }
       if (reports.bucket_quota_usages_size() == kMostUsages) finish();
       if (!known.is_kept && !known.bucket->is_in_use()) {

@@ -91,6 +91,7 @@ TEST_F(QuotaBucketsTest, LongIdsMakeNoMessageThatTheServiceRefuses) {
     usages += static_cast<std::size_t>(reports.bucket_quota_usages_size());
   }
   EXPECT_EQ(usages, 201U);
+  EXPECT_EQ(buckets_.stats().reports, 201U);
 }
 
 }  // namespace
