@@ -49,7 +49,7 @@ std::vector<Subject> subjects_for(std::size_t keys) {
       {"token_bucket", token_bucket(n.limit).per(n.per), 2.4, 1.2},
       {"gcra", gcra(n.limit).per(n.per), 2.4, 1.2},
       {"fixed_window", fixed_window(n.limit).per(n.per), 2.1, 1.2},
-      {"sliding_window_counter", with_slices(n, kDefaultSlices), 4, 3.3},
+      {"sliding_window_counter", with_slices(n, kDefaultSlices), 3, 2.2},
       {"sliding_window_counter/1-slice", with_slices(n, 1)},
       {"token_bucket/with the clock", token_bucket(20 * n.limit).per(n.per), 2.5, 1.2, true},
   };

@@ -249,6 +249,28 @@ constexpr std::uint64_t room_for_charges(const Limit& limit, const View& view) n
   if (is_known && added == 0) kept.forgotten.end(view.at, made.answer);
 }
 
+// Makes the step of a take: that of make_step(), without the other verbs. The counter must be
+// known, its slices on the limit's grid, and the cost above 0.
+[[gnu::always_inline]] constexpr void make_take(const Limit& limit, const Kept<Slices>& kept,
+                                                Ticks now, std::uint64_t cost,
+                                                Step<NextSlices>& made) noexcept {
+  const Grid& grid = kept.state.grid;
+  const View view = advance(grid, limit.weighting(), kept.state, now);
+  made.at = view.at;
+  made.next = {view.counts, view.shift, cost, 0};
+  if (cost <= limit.capacity() && view.used + cost <= limit.capacity()) [[likely]] {
+    // As time_to_leave(), with a smaller dividend.
+    const auto reset_after =
+        static_cast<Ticks>(grid.period + ceil_div(grid.period - view.phase, grid.slices));
+    made.answer = {admitted(), Numbers{limit.capacity() - view.used - cost, reset_after}};
+    made.change = Change::kWrite;
+  } else {
+    made.answer = {quote(limit, view, cost), describe(limit, view, 0)};
+    made.change = Change::kNone;
+    kept.forgotten.end(view.at, made.answer);
+  }
+}
+
 constexpr Step<NextSlices> step(Action action, const Limit& limit, const Kept<Slices>& kept,
                                 Ticks now, std::uint64_t cost) noexcept {
   Step<NextSlices> made{};

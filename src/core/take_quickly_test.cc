@@ -8,7 +8,8 @@
 
 #include "core/algorithms.h"
 
-// take_quickly() makes the step that the functions of the algorithm make.
+// take_quickly() makes the step that the functions of the algorithm make; make_take() that of
+// sliding_window_counter::make_step().
 namespace sluice::core {
 namespace {
 
@@ -94,6 +95,47 @@ TEST(TakeQuickly, MakesTheStepOfTheAlgorithm) {
     const bool counts = takes(kAllVerbs[verb]) || kAllVerbs[verb] == Verb::kCharge;
     EXPECT_EQ(made[verb] > 1000, counts) << verb;
   }
+}
+
+TEST(MakeTake, MakesTheStepOfTheSlidingWindowCounter) {
+  Random random;
+  std::array<std::size_t, 2> made{};
+  for (const std::uint64_t n : {1, 2, 10, 1000}) {
+    for (const Weighting weighting : {Weighting::kLinear, Weighting::kNone}) {
+      const auto linear = sluice::sliding_window_counter(5000).per(1s).slices(n);
+      const Limit limit = weighting == Weighting::kNone ? linear.counting_oldest_whole() : linear;
+      for (int i = 0; i < 20'000; ++i) {
+        std::vector<std::uint32_t> counts(n + 1);
+        for (auto& count : counts) count = static_cast<std::uint32_t>(random.up_to(10'000 / n));
+        const auto last = static_cast<Ticks>(random.up_to(std::uint64_t{1} << 50));
+        const Kept<Slices> kept{
+            {counts, last, SliceGrid(limit)},
+            random.once_in(4) ? Forgotten::after(last + 1'500'000) : Forgotten(Forgotten::kNever)};
+        const auto since = static_cast<Ticks>(random.up_to(3'000'000));
+        const Ticks now = random.once_in(8) ? last - 1 : last + since;
+        const std::uint64_t cost = random.once_in(16)
+                                       ? ~random.below(3)  // of several charges: beyond all limits
+                                       : 1 + random.up_to(random.once_in(4) ? kMaxUnits : 5);
+        if (kept.forgotten.is_past(now)) continue;
+        Step<NextSlices> quick;
+        sliding_window_counter::make_take(limit, kept, now, cost, quick);
+        const Step<NextSlices> full =
+            sliding_window_counter::step(Verb::kTake, limit, kept, now, cost);
+        ++made[full.answer.admitted ? 1 : 0];
+        ASSERT_EQ(quick.answer, full.answer) << n << ' ' << i;
+        ASSERT_EQ(quick.change, full.change) << n << ' ' << i;
+        ASSERT_EQ(quick.at, full.at) << n << ' ' << i;
+        if (full.change != Change::kWrite) continue;
+        std::vector<std::uint32_t> quick_counts(n + 1);
+        quick.next.write(quick_counts);
+        std::vector<std::uint32_t> full_counts(n + 1);
+        full.next.write(full_counts);
+        ASSERT_EQ(quick_counts, full_counts) << n << ' ' << i;
+      }
+    }
+  }
+  EXPECT_GT(made[0], 1000U);
+  EXPECT_GT(made[1], 1000U);
 }
 
 }  // namespace

@@ -173,6 +173,27 @@ struct InPlace {
     return false;
   }
 
+  // Decides a take from the counts of a sliding counter that is held, and leaves it; `step` has the
+  // answer. Returns false if it needs other memory, or nothing is asked; the counter stays held.
+  [[gnu::always_inline]] static bool take_slices(Slot& slot, std::uint32_t expiry,
+                                                 const Charge& charge, core::Ticks now,
+                                                 core::Step<core::NextSlices>& step) noexcept {
+    SliceBlob* const blob = slot.state.slices();
+    const core::Forgotten forgotten = PackedState::forgotten_of(expiry);
+    if (blob == nullptr || !(blob->grid() == core::SliceGrid(charge.limit)) ||
+        forgotten.is_past(now) || charge.cost == 0) {
+      return false;
+    }
+    core::sliding_window_counter::make_take(charge.limit, {blob->view(), forgotten}, now,
+                                            charge.cost, step);
+    if (step.change == core::Change::kWrite) {
+      step.next.write(blob->counts());
+      blob->last = step.at;
+      expiry = PackedState::expiry_of(step.forgotten());
+    }
+    slot.state.leave(expiry);
+    return true;
+  }
   // Finds the counter and holds it. Returns false if it is missing or, if it `gives_up`, because
   // another thread holds it.
   [[gnu::always_inline]] bool find(Shard& shard, bool gives_up = false) noexcept {

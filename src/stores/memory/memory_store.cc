@@ -79,9 +79,10 @@ class MemoryStore::Impl {
   // Makes the take of most requests without another function.
   [[gnu::always_inline]] Decision apply_one(Action action, const Charge& charge,
                                             const std::optional<Instant>& instant) noexcept {
-    const bool is_usual = action.verb == Verb::kTake && charge.block == nullptr &&
-                          !charge.gives_back && core::has_fixed_size(charge.limit) &&
-                          is_valid(action);
+    const bool is_usual =
+        action.verb == Verb::kTake && charge.block == nullptr && !charge.gives_back &&
+        is_valid(action) &&
+        (core::has_fixed_size(charge.limit) || charge.limit.state_kind() == StateKind::kSlices);
     memory::Fingerprint key;
     // Before the clock: a processor that reads its counter begins little else until it has done so,
     // but it makes the hash while it still waits for the request before.
@@ -91,6 +92,7 @@ class MemoryStore::Impl {
     if (is_usual && is_in_range(at)) {
       std::uint32_t expiry = 0;
       if (memory::Slot* const slot = shard_of(key).take(key, false, expiry)) [[likely]] {
+        if (!core::has_fixed_size(charge.limit)) return take_slices(*slot, expiry, charge, now);
         return memory::InPlace::take(*slot, expiry, Verb::kTake, charge, now);
       }
     }
@@ -167,6 +169,26 @@ class MemoryStore::Impl {
     return *shards_[key.high & (shards_.size() - 1)];
   }
 
+  // Decides a sliding counter that is held. Takes 2.6 times as long as a map; in apply_any() 3.3.
+  [[gnu::noinline]] Decision take_slices(memory::Slot& slot, std::uint32_t expiry,
+                                         const Charge& charge, core::Ticks now) noexcept {
+    core::Step<core::NextSlices> step;
+    if (memory::InPlace::take_slices(slot, expiry, charge, now, step)) {
+      return core::decision_of(charge.limit, step.answer);
+    }
+    memory::InPlace counter;
+    counter.slot = &slot;
+    counter.expiry = expiry;
+    return take_held(counter, Verb::kTake, charge, now);
+  }
+  // Leaves the counter.
+  [[gnu::noinline]] Decision take_held(memory::InPlace& counter, Action action,
+                                       const Charge& charge, core::Ticks now) noexcept {
+    if (counter.look(action, charge, now)) return counter.finish(charge);
+    counter.leave();
+    return decide_in_steps(action, charge, now);
+  }
+
   // All requests of one charge that apply_one() does not decide itself.
   [[gnu::noinline]] Decision apply_any(Action action, const Charge& charge, Instant at) noexcept {
     const core::Ticks now = at.time_since_epoch().count();
@@ -180,8 +202,7 @@ class MemoryStore::Impl {
         if (core::has_fixed_size(charge.limit)) {
           return memory::InPlace::take(*counter.slot, counter.expiry, action, charge, now);
         }
-        if (counter.look(action, charge, now)) return counter.finish(charge);
-        counter.leave();
+        return take_held(counter, action, charge, now);
       }
     }
     return decide_in_steps(action, charge, now);
