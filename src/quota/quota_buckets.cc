@@ -63,7 +63,10 @@ std::vector<std::string> QuotaClient::Buckets::report(bool all) {
 bool QuotaClient::Buckets::counts(Known& known, std::int64_t now, bool all) const {
   QuotaBucket& bucket = *known.bucket;
   if (!all && known.is_known) return false;
-  const bool was_used = bucket.allowed() != known.allowed || bucket.denied() != known.denied;
+  // Not by what was reported: units that came back later leave less than that.
+  const std::uint64_t allowed = bucket.allowed();
+  const bool was_used =
+      std::exchange(known.seen, allowed) != allowed || bucket.denied() != known.denied;
   if (!was_used && !bucket.is_reported_.load(std::memory_order_relaxed)) return false;
   if (was_used || !known.used_at) known.used_at = now;  // a first use may take no units
   if (was_used || nanoseconds(now - *known.used_at) < options_.idle) return true;

@@ -50,6 +50,7 @@ class QuotaClient::Buckets {
     std::shared_ptr<QuotaBucket> bucket;
     bool is_kept = false;                   // for as long as the client lives
     std::uint64_t allowed = 0, denied = 0;  // that were reported
+    std::uint64_t seen = 0;                 // allowed ones at the last look
     // As all times, in ns of the clock. Absent: it is not in use.
     std::optional<std::int64_t> used_at = {};
     std::optional<std::int64_t> reported_at = {};

@@ -64,6 +64,18 @@ TEST_F(QuotaBucketsTest, AnIdleBucketIsForgottenUnlessItIsShared) {
   EXPECT_TRUE(weak.expired());
 }
 
+TEST_F(QuotaBucketsTest, ABucketIsForgottenEvenIfUnitsCameBackAfterTheirReport) {
+  const auto bucket = buckets_.bucket({{"user", "a"}}, false);
+  bucket->try_take(10);
+  EXPECT_EQ(reported(), 10U);
+  bucket->give_back(7);
+  EXPECT_EQ(reported(), 0U);
+  EXPECT_TRUE(bucket->is_in_use());
+  clock_.advance(options_.idle);
+  reported();
+  EXPECT_FALSE(bucket->is_in_use());
+}
+
 TEST_F(QuotaBucketsTest, ABucketThatIsNotUsedIsForgottenEvenIfStreamsEndAgainAndAgain) {
   buckets_.bucket({{"user", "a"}}, false)->try_take();
   for (int i = 0; i < 4; ++i) {
