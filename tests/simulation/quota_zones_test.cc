@@ -28,11 +28,8 @@ class QuotaZonesTest : public ::testing::Test {
   void start(const std::string& terms, std::size_t zones, bool are_programs = false) {
     zones_.clear();
     service_.reset();
-    rules_ = std::move(*server::RulesManager::open_source(
-        {{.name = "rules",
-          .text = "version: 1\ndomain: shop\nrules: [ { name: api, limits: [ { name: all, key: "
-                  "\"{user}\", " +
-                  terms + " } ] } ]\n"}}));
+    rules_ = std::move(
+        *server::RulesManager::open_source({{.name = "rules", .text = rules_with(terms)}}));
     service_ = std::make_unique<server::QuotaService>(server::QuotaService::Parts{
         .rules = *rules_, .limiter = limiter_, .log = log_, .config = config_, .steady = clock_});
     zones_.resize(zones);
@@ -48,6 +45,16 @@ class QuotaZonesTest : public ::testing::Test {
         }
       });
     }
+  }
+  static std::string rules_with(const std::string& terms) {
+    return "version: 1\ndomain: shop\nrules: [ { name: api, limits: [ { name: all, key: "
+           "\"{user}\", " +
+           terms + " } ] } ]\n";
+  }
+  void change(const std::string& terms) {
+    ASSERT_TRUE(rules_->replace(rules_with(terms), "rules"));
+    service_->follow_rules();
+    divide(true);
   }
   // Asks for a unit of the limit at the server above.
   Decision ask() {
@@ -122,6 +129,25 @@ TEST_F(QuotaZonesTest, ABucketThatIsNewDuringABlockHasItsPartAfterTheBlock) {
   }
   EXPECT_EQ(run(7s), 0U);
   EXPECT_GE(run(10s), 20U);
+}
+
+TEST_F(QuotaZonesTest, ZonesUseALimitAtOnceWhosePeriodIsShorterThanBefore) {
+  start("algorithm: token_bucket, limit: 1000, per: 24h", 1);
+  run(100s);
+  change("algorithm: token_bucket, limit: 10, per: 1s");
+  EXPECT_GE(run(10s), 30U);
+}
+
+// Direct requests take all, so that much is owed of the limit as it was.
+TEST_F(QuotaZonesTest, ZonesUseALimitThatIsMuchLowerThanBefore) {
+  start("algorithm: token_bucket, limit: 20, per: 1s", 3);
+  for (int i = 0; i < 600; ++i) {
+    run(100ms);
+    while (ask().allowed()) {
+    }
+  }
+  change("algorithm: token_bucket, limit: 1, per: 1s");
+  EXPECT_GE(run(30s), 15U);
 }
 
 // Of many buckets, the client reports the first half no more.

@@ -140,6 +140,14 @@ std::uint64_t QuotaService::charge(Counter& counter, std::uint64_t units) {
 void QuotaService::count(Counter& counter) {
   fail(counter, std::nullopt);
   const Limit& limit = counter.of.numbers;
+  if (counter.counted_by != limit) {
+    // Units by a faster limit would take hours of this one, and fractions are of the other period.
+    counter.counted_by = limit;
+    const std::uint64_t most = tolerated_in(counter);
+    counter.owed = std::min(counter.owed, most);
+    counter.ready = std::min(counter.ready, most);
+    counter.left = counter.due_left = 0;
+  }
   const Duration time = now_ - counter.counted;
   const std::uint64_t held = counter.parts.held(now_);
   counter.owed += units_in(limit, held, time, &counter.left);

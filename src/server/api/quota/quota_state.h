@@ -67,7 +67,7 @@ struct QuotaService::Subscription {
 // A counter of a limit, which is divided.
 struct QuotaService::Counter {
   Counter(const RuleSet& rules, const BucketLimit& limit, Instant now)
-      : source(rules), of(limit), parts(kQuotaLatency), counted(now) {}
+      : source(rules), of(limit), parts(kQuotaLatency), counted(now), counted_by(limit.numbers) {}
 
   RuleSet source;  // which `of` borrows from, for as long as its parts may be used
   BucketLimit of;
@@ -75,6 +75,7 @@ struct QuotaService::Counter {
   std::vector<Subscription*> users = {};     // by their ids
   unsigned __int128 left = 0, due_left = 0;  // see units_in()
   Instant counted;                           // until when its units are in `owed`
+  Limit counted_by;                          // the numbers by which they are
   std::uint64_t owed = 0;                    // units to take that may be in use already
   Instant again = {};                        // when the store is asked for them again
   std::uint64_t wanted = 0;                  // units for the starts of new assignments
