@@ -7,7 +7,7 @@ import re
 import subprocess
 
 from harness import PATIENCE, Sluice, binary, free_port, wait_for
-from redis_harness import RedisTest
+from redis_harness import RedisTest, slot_of
 
 RULES = """
 version: 1
@@ -466,3 +466,28 @@ class ClusterRules(RedisTest):
         done = sluice("rules", "rollback", 1, "--store", cluster.url)
         self.assertEqual(done.returncode, 0, done.stderr)
         wait_for(lambda: RedisRules.limit_of(server) == 1, what="the rollback")
+
+    def test_a_push_loses_no_rules_while_their_slot_moves_away(self):
+        cluster = self.cluster(replicas=0)
+        texts = self.folder()
+
+        def push(version, *names):
+            for name in names:
+                (texts / name).write_text(rules(name[0], version))
+            done = sluice("rules", "push", *names, "--store", cluster.url, cwd=texts)
+            self.assertEqual(done.returncode, 0, done.stderr)
+
+        push(1, "a.yaml", "b.yaml")
+        slot = slot_of("sluice:rules")
+        source = cluster.owner(slot)
+        to = next(server for server in cluster.servers if server is not source)
+        source_id, to_id = (server.command("CLUSTER", "MYID") for server in (source, to))
+        to.command("CLUSTER", "SETSLOT", slot, "IMPORTING", source_id)
+        source.command("CLUSTER", "SETSLOT", slot, "MIGRATING", to_id)
+        push(2, "a.yaml")
+        shown = sluice("rules", "show", "--store", cluster.url)
+        self.assertTrue(shown.stdout.endswith(rules("a", 2)), shown)
+        self.assertNotIn("name: b", shown.stdout)
+        fields = source.command("HKEYS", "sluice:rules")
+        self.assertIn(b"text.0", fields)
+        self.assertNotIn(b"text.1", fields)

@@ -75,13 +75,23 @@ constexpr std::string_view kFormat = "1";
 
 // KEYS: the rules, and their history, if there is one. ARGV: the expected id; the entry of the
 // history and its rules; the fields of the rules.
+//
+// The hash is not deleted first: while its slot moves to another server, a key that is gone cannot
+// be written again. HDEL is first because a server without memory executes HSET only after a write
+// that needs none.
 constexpr std::string_view kPushText = R"(local id = redis.call('HGET', KEYS[1], 'id')
 if not id and redis.call('EXISTS', KEYS[1]) == 1 then
   return redis.error_reply('ERR the key does not contain rules')
 end
 if (id or '') ~= ARGV[1] then return 0 end
 local entries = KEYS[2] and redis.call('HGET', KEYS[2], 'entries') or ''
-redis.call('DEL', KEYS[1])
+local is_new, gone = {}, {''}
+for i = 4, #ARGV, 2 do is_new[ARGV[i]] = true end
+local fields = redis.call('HGETALL', KEYS[1])
+for i = 1, #fields, 2 do
+  if not is_new[fields[i]] then gone[#gone + 1] = fields[i] end
+end
+redis.call('HDEL', KEYS[1], unpack(gone))
 redis.call('HSET', KEYS[1], unpack(ARGV, 4))
 if not KEYS[2] then return 1 end
 local new = string.match(ARGV[2], '^%S+')
@@ -100,7 +110,7 @@ end
 redis.call('HSET', KEYS[2], 'entries', table.concat(kept, '\n'), 'rules.' .. new, ARGV[3])
 return 1
 )";
-constexpr redis::Script kPush{"push_rules", kPushText, "ae65cac226226832eb417c173958932da34992d4"};
+constexpr redis::Script kPush{"push_rules", kPushText, "3723e8e671f19201fa6616230a28317eb69eb598"};
 
 std::string id_of(std::uint64_t version, const std::vector<RulesText>& texts) {
   const std::string all = encode_texts(texts);
