@@ -8,7 +8,7 @@ import unittest
 
 from harness import wait_for
 from redis_harness import slot_of
-from redis_load import RULES, SHORT, Callers, FaultTest
+from redis_load import RULES, SHORT, Callers, FaultTest, ask
 
 THREE_LIMITS = RULES + """
   - name: apart
@@ -196,6 +196,22 @@ class Partial(ClusterTest):
             self.assertEqual(outage()["since"], began["since"])
             victim.start()
             wait_for(lambda: outage() is None, "its end")
+
+    def test_the_breaker_closes_without_requests_whichever_master_fails(self):
+        type(self).nodes = self.cluster(replicas=0)
+        server = self.serve_store(self.nodes.url)
+        for i in range(30):
+            ask(server, "/deny", f"caller{i}")
+        opened = 'sluice_store_events_total{event="breaker_opened"}'
+        for master in self.nodes.servers:
+            key = next(key for key in master.command("KEYS", "*") if b"caller" in key)
+            before = server.metrics()[opened]
+            master.config("min-replicas-to-write", 1)
+            for _ in range(5):
+                ask(server, "/deny", key.decode().rpartition("=")[2])
+            self.assertGreater(server.metrics()[opened], before)
+            wait_for(lambda: server.metrics()["sluice_store_breaker_open"] == 0, "the other masters")
+            master.config("min-replicas-to-write", 0)
 
 
 class Down(ClusterTest):

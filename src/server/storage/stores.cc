@@ -281,7 +281,8 @@ class RedisStores::Chain final : public LoopStores, private Store, private Async
   Store* local() override { return &all_.shared_.local; }
   redis::Client* redis() override { return &redis_.client(); }
   // Sends a request that no client makes: it writes, because a server that only answers cannot
-  // decide. Its counter expires after a second.
+  // decide. Its counter expires after a second, and is another one each time, because the master of
+  // one may be the only one of a cluster that fails.
   void probe() noexcept override {
     if (!is_asking_ && all_.events_.owes()) {
       is_asking_ = true;
@@ -289,6 +290,8 @@ class RedisStores::Chain final : public LoopStores, private Store, private Async
     }
     if (is_probing_ || !all_.breaker().probe_is_due()) return;
     is_probing_ = true;
+    probe_key_ = "sluice probe " + std::to_string(probes_++ % 100);
+    probe_.key = probe_key_;
     returns_.uncached().async_apply(Verb::kCharge, {&probe_, 1}, {}, {&probe_answer_, 1}, *this);
   }
   void stop() override {
@@ -322,7 +325,9 @@ class RedisStores::Chain final : public LoopStores, private Store, private Async
     if (is_answered) all_.events_.answered();
   }};
   bool is_probing_ = false;
-  const Charge probe_{.key = "sluice probe", .limit = fixed_window(1).per(std::chrono::seconds(1))};
+  unsigned probes_ = 0;
+  std::string probe_key_;
+  Charge probe_{.key = {}, .limit = fixed_window(1).per(std::chrono::seconds(1))};
   Decision probe_answer_;
   redis::LoopStore redis_;
   FiberStore fibers_;
