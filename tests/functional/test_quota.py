@@ -16,6 +16,7 @@ import yaml
 import envoy_harness
 import harness
 import redis_harness
+import resp_harness
 import tls_harness
 from harness import wait_for
 
@@ -434,6 +435,10 @@ rules:
     limits:
       - { name: all, algorithm: token_bucket, limit: 1000, per: 1s }
       - { name: user, key: "{user}", algorithm: token_bucket, limit: 2, per: 1h }
+  - name: fast
+    match: { path: /fast }
+    on_store_error: deny
+    limits: [ { name: requests, algorithm: token_bucket, limit: 20000, per: 1s } ]
   - name: api
     match: { path: /api }
     on_store_error: deny
@@ -479,6 +484,28 @@ rules:
         bound = self.LIMIT * (took + 1 + (self.EVERY + 1) + 1) + 2
         self.assertLessEqual(allowed, bound)
         self.assertEqual(self.status(self.zones[0])["kind"], "quota")
+
+    def test_each_request_that_is_admitted_has_taken_its_units(self):
+        zone = self.serve(self.RULES, {
+            "listen": {"resp": "127.0.0.1:0"},
+            "store": f"quota://{self.above.front_ends['grpc']}",
+            "upstream": {"deadline": "30s"},
+        })
+        requests = resp_harness.frame("RL.CHECK", "*", "path", "/fast") * 200
+        allowed = 0
+        with resp_harness.Resp(zone.front_ends["resp"]) as client:
+            # Tokens come back while requests are denied.
+            for _ in range(500):
+                client.send(requests)
+                answers = b""
+                while answers.count(b"$6\r\nlimits\r\n") < 200 or not answers.endswith(b"$-1\r\n"):
+                    answers += client.socket.recv(1 << 20)
+                # The request and its limit.
+                allowed += answers.count(b"$7\r\nallowed\r\n") // 2
+        wait_for(
+            lambda: self.above.metrics()["sluice_quota_used_units_total"] == allowed,
+            "as many units as requests",
+        )
 
     def test_proxies_of_zones_have_the_limit(self):
         bucket = {"path": "/api", "user": "proxies"}

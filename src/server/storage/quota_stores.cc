@@ -236,42 +236,42 @@ Decision LoopQuotas::decide(Action action, std::span<const Charge> charges,
     }
   }
   // A request of several charges takes all or nothing: those that were taken are given back.
-  const std::uint64_t most = verb == Verb::kTakeAtMost ? most_of(charges, buckets) : kMaxUnits;
-  bool admits_all = true;
-  for (std::size_t i = 0; i < charges.size() && verb != Verb::kTakeAtMost; ++i) {
-    admits_all &= admits(charges[i], *buckets[i]);
+  const bool takes_most = verb == Verb::kTakeAtMost;
+  const std::uint64_t most = takes_most ? most_of(charges, buckets) : kMaxUnits;
+  // Found out once: tokens come back while this decides.
+  std::vector<bool> fits;
+  for (std::size_t i = 0; i < charges.size(); ++i) {
+    fits.push_back(takes_most ? most > 0 || charges[i].cost == 0 : admits(charges[i], *buckets[i]));
   }
-  const bool takes_all = verb == Verb::kTake || (verb == Verb::kTakeAtMost && most > 0);
+  const bool admits_all = std::ranges::find(fits, false) == fits.end();
+  const bool takes_all = verb == Verb::kTake || (takes_most && most > 0);
   std::size_t denier = charges.size();
   for (std::size_t i = 0; i < charges.size(); ++i) {
     const std::uint32_t units =
-        verb == Verb::kTakeAtMost ? static_cast<std::uint32_t>(most) : units_of(charges[i]);
+        takes_most ? static_cast<std::uint32_t>(most) : units_of(charges[i]);
     if (verb == Verb::kRefund || (verb == Verb::kCharge && charges[i].gives_back)) {
       buckets[i]->give_back(units);
     } else if (verb == Verb::kCharge) {
       buckets[i]->charge(units);
     } else if (takes_all && !admits_all) {
       // What is denied is demand too.
-      if (!admits(charges[i], *buckets[i])) static_cast<void>(buckets[i]->try_take(units));
+      if (!fits[i] && buckets[i]->try_take(units)) buckets[i]->give_back(units);
     } else if (takes_all && units > 0 && !buckets[i]->try_take(units)) {
       denier = i;
       break;
     }
   }
-  if (verb == Verb::kTakeAtMost) ask_for_rest(charges, buckets, most);
+  if (takes_most) ask_for_rest(charges, buckets, most);
   if (denier < charges.size()) {  // another loop was faster
     for (std::size_t i = 0; i < denier; ++i) {
-      buckets[i]->give_back(verb == Verb::kTakeAtMost ? static_cast<std::uint32_t>(most)
-                                                      : units_of(charges[i]));
+      buckets[i]->give_back(takes_most ? static_cast<std::uint32_t>(most) : units_of(charges[i]));
     }
   }
-  const bool asks_for_all = verb == Verb::kTake || verb == Verb::kPeek;
+  const bool may_deny = takes_most || verb == Verb::kTake || verb == Verb::kPeek;
   for (std::size_t i = 0; i < charges.size(); ++i) {
-    const bool is_denied = i == denier ||
-                           (verb == Verb::kTakeAtMost && most == 0 && charges[i].cost > 0) ||
-                           (asks_for_all && !admits_all && !admits(charges[i], *buckets[i]));
+    const bool is_denied = i == denier || (may_deny && !fits[i]);
     each[i] = is_denied ? denied(charges[i], *buckets[i]) : numbers_of(charges[i], *buckets[i]);
-    if (verb == Verb::kTakeAtMost && !is_denied) each[i].taken = denier < charges.size() ? 0 : most;
+    if (takes_most && !is_denied) each[i].taken = denier < charges.size() ? 0 : most;
   }
   return whole_of(each.first(charges.size()));
 }
