@@ -47,7 +47,9 @@ std::vector<std::string> QuotaClient::Buckets::report(bool all) {
         stats_.reports += is_tracked ? 1 : 0;
       }
       if (reports.bucket_quota_usages_size() == kMostUsages) finish();
-      if (!known.is_kept && !known.bucket->is_in_use()) {
+      // The service renews its assignment for a while, and would not send it to another bucket.
+      const bool is_left = !known.bucket->is_in_use() && !known.bucket->is_assigned();
+      if (!known.is_kept && is_left) {
         // Others may hold weak pointers, so only the end of the bucket says that nobody shares it.
         const std::weak_ptr<QuotaBucket> left = std::exchange(known.bucket, nullptr);
         known.bucket = left.lock();

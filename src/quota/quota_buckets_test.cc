@@ -64,6 +64,29 @@ TEST_F(QuotaBucketsTest, AnIdleBucketIsForgottenUnlessItIsShared) {
   EXPECT_TRUE(weak.expired());
 }
 
+// A request that comes then decides by it. The service has no reason to send it to a new bucket.
+TEST_F(QuotaBucketsTest, AnIdleBucketIsKeptWhileTheServiceRenewsItsAssignment) {
+  buckets_.bucket({{"user", "a"}}, false)->try_take();
+  EXPECT_EQ(reported(), 1U);
+  clock_.advance(options_.idle);
+  rlqs::RateLimitQuotaResponse response;
+  auto& action = *response.add_bucket_action();
+  (*action.mutable_bucket_id()->mutable_bucket())["user"] = "a";
+  auto& assignment = *action.mutable_quota_assignment_action();
+  assignment.mutable_assignment_time_to_live()->set_seconds(3);
+  assignment.mutable_rate_limit_strategy()->mutable_token_bucket()->set_max_tokens(1);
+  assignment.mutable_rate_limit_strategy()
+      ->mutable_token_bucket()
+      ->mutable_fill_interval()
+      ->set_seconds(1);
+  buckets_.take(response.SerializeAsString());
+  reported();
+  EXPECT_TRUE(buckets_.bucket({{"user", "a"}}, false)->is_assigned());
+  clock_.advance(seconds{3});
+  reported();
+  EXPECT_EQ(buckets_.stats().buckets, 0U);
+}
+
 TEST_F(QuotaBucketsTest, ABucketIsForgottenEvenIfUnitsCameBackAfterTheirReport) {
   const auto bucket = buckets_.bucket({{"user", "a"}}, false);
   bucket->try_take(10);
