@@ -113,7 +113,8 @@ RedisSession::Fill RedisSession::of_words(std::vector<std::string_view> words,
   };
 }
 
-void RedisSession::ask(const std::vector<Fill>& commands, const Take& take, bool may_refuse) {
+void RedisSession::ask(const std::vector<Fill>& commands, const Take& take,
+                       bool may_be_other_type) {
   std::size_t left = commands.size();
   std::vector<std::string> errors(commands.size());
   std::deque<redis::AskCommand> asked;
@@ -121,7 +122,9 @@ void RedisSession::ask(const std::vector<Fill>& commands, const Take& take, bool
     fill(asked.emplace_back([&, number = asked.size()](const redis::Answer& answer) {
       --left;
       if (answer.failure == redis::Failure::kNone) return take(number, *answer.reply);
-      if (answer.failure == redis::Failure::kError && may_refuse) return;
+      const bool is_other_type =
+          answer.failure == redis::Failure::kError && answer.text.starts_with("WRONGTYPE");
+      if (is_other_type && may_be_other_type) return;
       errors[number] = answer.text.empty() ? "no answer" : answer.text;
     }));
   }

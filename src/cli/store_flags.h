@@ -61,8 +61,9 @@ class RedisSession {
   // `reply` of the command of that number; it is valid for the call.
   using Take = std::function<void(std::size_t number, const redis::Reply& reply)>;
   // Sends commands in one write and waits for all replies. Throws Failed: the first failure. An
-  // error reply of the server is one too, unless `may_refuse`: then it is skipped.
-  void ask(const std::vector<Fill>& commands, const Take& take, bool may_refuse = false);
+  // error reply of the server is one too, unless it says that the key holds a value of another type
+  // and `may_be_other_type`: then it is skipped.
+  void ask(const std::vector<Fill>& commands, const Take& take, bool may_be_other_type = false);
   void ask(const Fill& command, const std::function<void(const redis::Reply&)>& take);
 
   // Scans all servers for keys, until `take` returns false. It may miss keys that are created or

@@ -142,6 +142,11 @@ class Keys(RedisTest):
             "sluice:whatever": "a string under a key that is not a counter's",
         })
 
+    def test_reports_an_error_of_redis_and_no_values(self):
+        self.decide(line("a"))
+        self.server.command("ACL", "SETUSER", "default", "-type")
+        self.assertIn("NOPERM", self.keys(status=1))
+
     def test_keys_that_are_not_utf8_differ_in_json(self):
         for key in (b"\xfe", b"\xff"):
             self.server.command("SET", b"sluice:other" + key, "a")
