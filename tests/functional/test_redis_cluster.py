@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import contextlib
+import re
 import threading
 import time
 import unittest
@@ -195,6 +196,18 @@ class Partial(ClusterTest):
             wait_for(lambda: connected() > before, "another connection to another master")
             self.assertEqual(outage()["since"], began["since"])
             victim.start()
+            wait_for(lambda: outage() is None, "its end")
+
+    def test_a_master_that_refuses_is_an_outage_until_it_does_not(self):
+        type(self).nodes = self.cluster(replicas=0)
+        server = self.serve_store(self.nodes.url)
+        outage = lambda: server.admin_request("GET", "/v1/status").json.get("outage")
+        with Callers(self, server) as callers:
+            victim = self.nodes.owner(next(iter(self.slots_of_callers(callers))))
+            victim.config("min-replicas-to-write", 1)
+            why = f"Redis at {victim.address} answers with an error: NOREPLICAS .*; the other masters"
+            wait_for(lambda: re.match(why, (outage() or {}).get("why", "")), "the outage")
+            victim.config("min-replicas-to-write", 0)
             wait_for(lambda: outage() is None, "its end")
 
     def test_the_breaker_closes_without_requests_whichever_master_fails(self):

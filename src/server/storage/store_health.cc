@@ -311,6 +311,13 @@ std::string cause_of(const StoreEvent& event) {
   return "Redis" + where + " cannot be used" + why;
 }
 
+// Whether a server answers so to all requests that change something.
+bool is_refusal(std::string_view error) {
+  constexpr std::array<std::string_view, 7> kRefusals = {
+      "NOREPLICAS", "READONLY", "MISCONF", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "BUSY"};
+  return std::ranges::find(kRefusals, base::take_until(error, ' ')) != kRefusals.end();
+}
+
 }  // namespace
 
 void SlowRequests::add(const metrics::DurationCounts& all, std::uint64_t timeouts, Instant now) {
@@ -351,6 +358,15 @@ Instant StoreLog::from(Instant start) const {
 void StoreLog::begin(Duration lasted) {
   const Instant start = std::min(date_.now() - lasted, owes_since_.value_or(Instant::max()));
   failing_since_ = std::min(from(start), failing_since_.value_or(Instant::max()));
+}
+
+// Notes that a master of a cluster refuses, with mutex_ held. The breaker may stay closed.
+void StoreLog::refuse() {
+  const Instant now = date_.now();
+  if (!refused_ || now - *refused_ > kApart) refusing_since_ = now;
+  refused_ = now;
+  if (failing_since_ || now - refusing_since_ < kShortest) return;
+  last_outage_ = {from(refusing_since_), now, cause_};
 }
 
 void StoreLog::owe(std::optional<Instant> since) {
@@ -416,6 +432,7 @@ std::string StoreLog::note(const StoreEvent& event, std::optional<Duration>& las
         full_ = now;
       }
       cause_ = cause_of(event);
+      if (is_cluster_ && is_refusal(event.why)) refuse();
       return {};
     case kBreakerOpened:
       is_open_ = true;
@@ -427,6 +444,7 @@ std::string StoreLog::note(const StoreEvent& event, std::optional<Duration>& las
     case kTopologyChanged:
       if (!is_cluster_) return {};
       lost_.clear();  // those that are masters still fail again
+      refused_.reset();
       [[fallthrough]];
     case kBreakerClosed:
     case kConnected: end(event, lasted); return {};
@@ -450,6 +468,9 @@ std::optional<StoreLog::Failing> StoreLog::failing() const {
   const std::lock_guard lock(mutex_);
   const bool is_silent = owes_since_ && date_.now() - *owes_since_ > kSilent;
   if (failing_since_) return Failing{*failing_since_, cause_, is_silent, !lost_.empty()};
+  const bool is_refusing = refused_ && last_outage_ && last_outage_->to == *refused_ &&
+                           date_.now() - *refused_ <= kApart;
+  if (is_refusing && !is_silent) return Failing{last_outage_->from, last_outage_->why, false, true};
   if (!is_silent) return std::nullopt;
   return Failing{from(*owes_since_), silent_, true};
 }

@@ -230,6 +230,34 @@ TEST_F(StoreOutage, OfAClusterEndsWithTheLastOfItsMasters) {
   EXPECT_EQ(events.last_outage()->to, clock_.now());
 }
 
+TEST_F(StoreOutage, OfAMasterThatRefusesGoesOnWhileTheBreakerIsClosed) {
+  StoreLog events{log_, clock_, clock_, "silent", true};
+  const Instant start = clock_.now();
+  const std::string error = "NOREPLICAS Not enough good replicas to write.";
+  events.on({kRequestFailed, "a:1", "STOREFULL 1: the memory of Redis is full"});
+  events.on({kRequestFailed, "a:1", error});
+  EXPECT_FALSE(events.failing()) << "one answer";
+  clock_.advance(1s);
+  events.on({kRequestFailed, "a:1", error});
+  ASSERT_TRUE(events.failing());
+  EXPECT_TRUE(events.failing()->is_partial);
+  EXPECT_EQ(events.failing()->since, start);
+  EXPECT_EQ(events.failing()->why, "Redis at a:1 answers with an error: " + error);
+  events.on({kBreakerOpened, "", "5 failures in a row, the last store_error"});
+  EXPECT_EQ(events.failing()->since, start);
+  clock_.advance(1s);
+  events.on({kBreakerClosed, "", ""});
+  events.on({kRequestFailed, "a:1", error});
+  ASSERT_TRUE(events.failing()) << "another master has answered the probe";
+  EXPECT_EQ(events.failing()->since, start);
+  events.on({kRequestFailed, "a:2", "STOREFULL 1: the memory of Redis is full"});
+  EXPECT_EQ(events.failing()->why, "Redis at a:1 answers with an error: " + error);
+  clock_.advance(11s);
+  EXPECT_FALSE(events.failing());
+  EXPECT_EQ(events.last_outage()->from, start);
+  EXPECT_EQ(events.last_outage()->to, start + 2s);
+}
+
 TEST_F(StoreOutage, KeepsItsCauseIfTheAnswerComesAfterItsEnd) {
   const Instant start = clock_.now();
   events_.owe(start);

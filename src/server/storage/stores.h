@@ -221,7 +221,8 @@ class StoreLog final : public StoreObserver {
   // Since when, and why as known last: from the first connection that failed, the first of the
   // failures that opened the breaker, or the question that has no answer, whichever is earliest;
   // until the breaker is closed, or, if it has not opened, a connection is made or the answer
-  // comes. Nothing: neither events nor a question say so.
+  // comes. A master of a cluster that refuses requests for at least one second also fails, until
+  // it has not for ten seconds or the map changes. Nothing: neither events nor a question say so.
   std::optional<Failing> failing() const;
   // The latest failure that is over, if it has opened the breaker or lasted at least one second.
   // Failures less than ten seconds apart are one: after an outage, connections that are not back
@@ -239,6 +240,7 @@ class StoreLog final : public StoreObserver {
   void begin(Duration lasted = {});
   Instant from(Instant start) const;  // of the outage before, if it continues that one
   std::string note(const StoreEvent& event, std::optional<Duration>& lasted);
+  void refuse();
   void end(const StoreEvent& event, std::optional<Duration>& lasted);
   void owe_locked(std::optional<Instant> since);
 
@@ -255,6 +257,8 @@ class StoreLog final : public StoreObserver {
   std::string cause_;
   bool is_open_ = false;  // the breaker
   std::optional<PastOutage> last_outage_;
+  Instant refusing_since_{};
+  std::optional<Instant> refused_;            // when a master of a cluster did last
   std::optional<Instant> full_since_, full_;  // when it was full first, and last
 };
 
