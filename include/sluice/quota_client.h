@@ -65,7 +65,8 @@ class alignas(64) QuotaBucket {
     bool admits_all = false;               // whatever the numbers below
     std::uint64_t most = 0;                // at once, of a full bucket
     std::uint64_t left = 0;                // now
-    std::chrono::nanoseconds interval{0};  // in which one comes back; 0: none does
+    std::chrono::nanoseconds interval{0};  // in which one comes back, rounded up; 0: none does
+    std::chrono::nanoseconds refill{0};    // in which all of them do
     std::chrono::nanoseconds full_after{0};  // if nothing is taken
   };
   Tokens tokens() const noexcept;
@@ -84,9 +85,16 @@ class alignas(64) QuotaBucket {
   // All times are nanoseconds of the steady clock.
   struct Assignment {
     Kind kind = Kind::kAllowAll;
+    int shift = 0;               // `interval` is in 2^-shift ns
     std::int64_t interval = 0;   // in which one unit comes back
     std::int64_t tolerance = 0;  // in which a bucket that is empty becomes full
     std::int64_t until = 0;      // it ends then
+
+    // The time in which these units come back, rounded up, and the units that come back in a time.
+    std::int64_t time_of(std::int64_t units) const noexcept {
+      return (units * interval + ((std::int64_t{1} << shift) - 1)) >> shift;
+    }
+    std::int64_t units_in(std::int64_t time) const noexcept { return (time << shift) / interval; }
   };
 
   // Null: the steady clock of C++.
@@ -108,6 +116,7 @@ class alignas(64) QuotaBucket {
   // The assignment. `version_` is odd while it is written.
   std::atomic<std::uint32_t> version_{0};
   std::atomic<Kind> kind_{Kind::kAllowAll};
+  std::atomic<int> shift_{0};
   std::atomic<std::int64_t> interval_{0}, tolerance_{0}, until_{0};
   const QuotaFallback fallback_;
   std::atomic<bool> is_reported_{false};

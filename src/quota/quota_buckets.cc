@@ -15,6 +15,9 @@ using std::chrono::nanoseconds;
 // In a message: even with the longest ids it is smaller than the service accepts (1 MiB).
 constexpr int kMostUsages = 200;
 constexpr std::size_t kLongestId = 4096;  // bytes; the service tracks no longer ones
+// Shorter intervals, in ns, are in 2^-10 ns.
+constexpr std::int64_t kShortInterval = 1000;
+constexpr int kShift = 10;
 
 nanoseconds of(const google::protobuf::Duration& time) noexcept {
   // A century is as good as for ever, and cannot overflow.
@@ -123,9 +126,12 @@ void QuotaClient::Buckets::assign(const Action& action) {
     const std::int64_t every = nanoseconds(of(tokens.fill_interval())).count();
     if (fill <= 0 || every <= 0) return;
     assigned.kind = QuotaBucket::Kind::kTokens;
-    assigned.interval = std::max<std::int64_t>(1, (every + fill - 1) / fill);
+    // Of many tokens in a short time, whole ns would lose a part.
+    assigned.shift = every / fill < kShortInterval ? kShift : 0;
+    const std::int64_t time = every << assigned.shift;
+    assigned.interval = std::max<std::int64_t>(1, (time + fill - 1) / fill);
     const std::int64_t most = INT64_MAX / 4 / assigned.interval;
-    assigned.tolerance = std::min<std::int64_t>(tokens.max_tokens(), most) * assigned.interval;
+    assigned.tolerance = assigned.time_of(std::min<std::int64_t>(tokens.max_tokens(), most));
   } else if (strategy.has_blanket_rule() &&
              strategy.blanket_rule() == envoy::type::v3::RateLimitStrategy::DENY_ALL) {
     assigned.kind = QuotaBucket::Kind::kDenyAll;

@@ -29,6 +29,19 @@ class QuotaBucketsTest : public ::testing::Test {
     }
     return sum;
   }
+  // To the bucket of the user `a`.
+  void assign(std::uint32_t tokens, seconds interval, seconds ttl) {
+    rlqs::RateLimitQuotaResponse response;
+    auto& action = *response.add_bucket_action();
+    (*action.mutable_bucket_id()->mutable_bucket())["user"] = "a";
+    auto& assignment = *action.mutable_quota_assignment_action();
+    assignment.mutable_assignment_time_to_live()->set_seconds(ttl.count());
+    auto& bucket = *assignment.mutable_rate_limit_strategy()->mutable_token_bucket();
+    bucket.set_max_tokens(tokens);
+    bucket.mutable_tokens_per_fill()->set_value(tokens);
+    bucket.mutable_fill_interval()->set_seconds(interval.count());
+    buckets_.take(response.SerializeAsString());
+  }
 
   testing::ManualClock clock_;
   const QuotaOptions options_{.domain = "shop"};
@@ -69,22 +82,29 @@ TEST_F(QuotaBucketsTest, AnIdleBucketIsKeptWhileTheServiceRenewsItsAssignment) {
   buckets_.bucket({{"user", "a"}}, false)->try_take();
   EXPECT_EQ(reported(), 1U);
   clock_.advance(options_.idle);
-  rlqs::RateLimitQuotaResponse response;
-  auto& action = *response.add_bucket_action();
-  (*action.mutable_bucket_id()->mutable_bucket())["user"] = "a";
-  auto& assignment = *action.mutable_quota_assignment_action();
-  assignment.mutable_assignment_time_to_live()->set_seconds(3);
-  assignment.mutable_rate_limit_strategy()->mutable_token_bucket()->set_max_tokens(1);
-  assignment.mutable_rate_limit_strategy()
-      ->mutable_token_bucket()
-      ->mutable_fill_interval()
-      ->set_seconds(1);
-  buckets_.take(response.SerializeAsString());
+  assign(1, seconds{1}, seconds{3});
   reported();
   EXPECT_TRUE(buckets_.bucket({{"user", "a"}}, false)->is_assigned());
   clock_.advance(seconds{3});
   reported();
   EXPECT_EQ(buckets_.stats().buckets, 0U);
+}
+
+// Three of these rates have no whole number of nanoseconds for a unit.
+TEST_F(QuotaBucketsTest, APartOfManyUnitsIsUsedUp) {
+  const auto bucket = buckets_.bucket({{"user", "a"}}, true);
+  for (const std::uint32_t tokens : {30U, 60'000'000U, 700'000'000U, 4'000'000'000U}) {
+    assign(tokens, seconds{1}, seconds{100});
+    std::uint64_t taken = 0;
+    for (int i = 0; i < 500; ++i) {
+      clock_.advance(std::chrono::milliseconds{100});
+      for (int k = 0; k < 6; ++k) taken += bucket->try_take(tokens / 30) ? tokens / 30 : 0;
+    }
+    const double most = 51.0 * tokens;  // it was full
+    EXPECT_GE(static_cast<double>(taken), 0.97 * most) << tokens;
+    EXPECT_LE(static_cast<double>(taken), most) << tokens;
+    EXPECT_NEAR(static_cast<double>(bucket->tokens().most), tokens, 4) << tokens;
+  }
 }
 
 TEST_F(QuotaBucketsTest, ABucketIsForgottenEvenIfUnitsCameBackAfterTheirReport) {

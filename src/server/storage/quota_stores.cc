@@ -152,7 +152,7 @@ bool is_beyond_limit(const Charge& charge, const QuotaBucket::Tokens& tokens) {
   if (limit.capacity() == 0) return true;
   if (charge.cost <= tokens.most) return false;
   const auto most = static_cast<double>(tokens.most);
-  const std::chrono::duration<double> fill = most * tokens.interval, period = limit.period();
+  const std::chrono::duration<double> fill = tokens.refill, period = limit.period();
   const double whole = static_cast<double>(limit.limit()) * fill.count() / period.count();
   return static_cast<double>(charge.cost) > whole && most > 0.8 * whole && most < 1.02 * whole;
 }
@@ -168,7 +168,8 @@ Decision denied(const Charge& charge, const QuotaBucket& bucket) {
   }
   out.retry_after = kUntilNextReport;
   if (charge.cost <= tokens.most) {
-    const auto later = static_cast<std::int64_t>(tokens.most - charge.cost) * tokens.interval;
+    const auto rest = static_cast<__int128>(tokens.most - charge.cost) * tokens.refill.count();
+    const std::chrono::nanoseconds later(static_cast<std::int64_t>(rest / tokens.most));
     out.retry_after = std::max(rounded_up(tokens.full_after - later), Duration{1});
   }
   return out;
