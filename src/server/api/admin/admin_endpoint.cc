@@ -147,6 +147,7 @@ constexpr Parameter kOfTop[] = {
      .about = "Keys of each limit, at most",
      .least = 1,
      .most = insight::KeyFrame::kMostKeys},
+    {.name = "n", .about = "The same as count", .least = 1, .most = insight::KeyFrame::kMostKeys},
     kOneRule,
     kOneLimit};
 constexpr Parameter kOfTry[] = {

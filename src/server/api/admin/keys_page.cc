@@ -28,7 +28,7 @@ std::optional<TopKeysQuery> read_query(const Call& call, const RuleSet& rules) {
   if (const auto over = call.parameter("over")) {
     if (const auto read = insight::read_span(*over)) out.over = *read;
   }
-  out.most = call.number("count", out.most);
+  out.most = call.number("count", call.number("n", out.most));
   const auto rule_name = call.parameter("rule");
   const auto limit = call.parameter("limit");
   if (limit) out.limit = *limit;

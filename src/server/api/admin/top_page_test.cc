@@ -64,10 +64,12 @@ TEST_F(TopPage, ShowsTheKeysOfEachLimit) {
             "\n");
   EXPECT_EQ(get("/v1/top").body,
             get("/v1/top?rule=order&limit=user&by=denied&over=minute&count=20").body);
+  EXPECT_EQ(get("/v1/top").body, get("/v1/top?rule=order&by=denied&n=20").body);
   const auto asked = get("/v1/top?by=asked&over=day&count=1").json();
   EXPECT_EQ(asked.at("over"), "day");
   EXPECT_EQ(asked.at_pointer("/limits/0/total"), 3);
   EXPECT_EQ(asked.at_pointer("/limits/0/keys").as_array().size(), 1U);
+  EXPECT_EQ(get("/v1/top?by=asked&over=day&n=1").json(), asked);
 }
 
 TEST_F(TopPage, SaysWhoHadTheKeyOfTheLatestDenial) {
