@@ -182,8 +182,11 @@ TEST_F(Blocks, NeverOverwriteAForeignValue) {
   take();
   EXPECT_EQ(take().reason, Reason::kForeignValue);
   EXPECT_EQ(redis_.text({"TYPE", key_}), "list");
+  EXPECT_EQ(ask(Verb::kReset, charge()).reason, Reason::kForeignValue);
+  EXPECT_EQ(redis_.text({"TYPE", key_}), "list");
   redis_.run({"SET", key_, "theirs"});
   EXPECT_EQ(take().reason, Reason::kForeignValue);
+  EXPECT_EQ(ask(Verb::kReset, charge()).reason, Reason::kForeignValue);
   EXPECT_EQ(redis_.text({"GET", key_}), "theirs");
 }
 

@@ -43,7 +43,10 @@ if verb >= kWithBlocks then
   blocks = {}
   for j = 1, #keys - count do
     local key, value = keys[count + j], states[count + j]
-    if not reads_whole or #keys == 1 then value = redis.pcall('GET', key) end
+    -- A reset would delete a value of another type.
+    if not reads_whole or #keys == 1 or verb % kWithRows == kReset then
+      value = redis.pcall('GET', key)
+    end
     if value then
       local size = type(value) == 'string' and #value - kKeyBlockHeadSize or -1
       if size < 0 or size % kInstantSize ~= 0 then return foreign(key, value) end
