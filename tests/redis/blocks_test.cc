@@ -201,6 +201,22 @@ TEST_F(Blocks, OfAFullServerStayAndNoneStart) {
   EXPECT_EQ(number({"EXISTS", key_}), 0);
 }
 
+// Of the denials of one request, only those of keys with earlier ones.
+TEST_F(Blocks, OfAFullServerCountDenialsOfKeysThatHaveSome) {
+  const std::array<Charge, 2> both{charge(), charge("new")};
+  ASSERT_TRUE(limiter_.apply(Verb::kTake, both, {}));
+  ASSERT_EQ(take().reason, Reason::kLimited) << store_.error();
+  redis_.run({"CONFIG", "SET", "maxmemory", "1"});
+  const Decision second = limiter_.apply(Verb::kTake, both, {});
+  EXPECT_EQ(second.reason, Reason::kBlocked) << store_.error();
+  EXPECT_TRUE(second.starts_block);
+  EXPECT_GT(number({"PTTL", key_}), 0);
+  EXPECT_EQ(take().reason, Reason::kBlocked) << store_.error();
+  EXPECT_EQ(ask({Verb::kBlock, 1h}, charge()).reason, Reason::kOk) << store_.error();
+  redis_.run({"CONFIG", "SET", "maxmemory", "0"});
+  EXPECT_EQ(number({"EXISTS", std::string(kPrefix) + "xf{}new"}), 0);
+}
+
 TEST_F(Blocks, OfAFullServerLetExistingCountersCount) {
   constexpr sluice::Limit kThree = sluice::fixed_window(3).per(1h);
   const std::array<Charge, 2> both{charge("one", kThree), charge("two", kThree)};

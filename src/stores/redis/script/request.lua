@@ -165,6 +165,7 @@ end
 if blocks then
   -- Counts the denials of a request, or blocks and unblocks by hand: see core/block.h. Changes
   -- blocks[j] into its part of the reply.
+  local refused -- what the server has said, if its memory is full
   for j = 1, #blocks do
     local counter, flags, after, within, length, growth, at_most =
       struct.unpack(kKeyBlockArgument, ARGV[count + 2], (j - 1) * kKeyBlockArgumentSize + 1)
@@ -208,10 +209,18 @@ if blocks then
       if not forgotten or quiet > forgotten then forgotten = quiet end
       local left = forgotten - now
       local ms = explicit_ms or (left + -left % 1000) / 1000 + 1
+      local text =
+        struct.pack(kKeyBlockHead, kKeyBlockKind, at, ends, grown, forgotten) .. denials
       -- A value of another type is not overwritten: MGET returns nothing for it.
-      local said = redis.pcall('SET', key,
-        struct.pack(kKeyBlockHead, kKeyBlockKind, at, ends, grown, forgotten) .. denials,
-        'PX', ms, value == '' and 'NX' or 'XX')
+      local said = value == '' and refused or
+        redis.pcall('SET', key, text, 'PX', ms, value == '' and 'NX' or 'XX')
+      if said and said.err and value ~= '' and string.find(said.err, 'OOM ', 1, true) then
+        -- As in 'write': a full server writes blocks that exist, and creates none.
+        refused = said
+        local left = call('PTTL', key)
+        if left > 0 then call('PEXPIRE', key, left) end
+        said = redis.pcall('SET', key, text, 'PX', ms, 'XX')
+      end
       if not said then return foreign(key, redis.pcall('GET', key)) end
       if said.err then
         if flags == kBlocksByHand then return said end
