@@ -95,13 +95,20 @@ void decide_calendar(Action action, const Asked& asked, std::uint64_t cost, std:
                                    .period = static_cast<std::uint64_t>(close - open),
                                    .tag = core::LimitAccess::tag(asked.limit),
                                    .align = Align::kClock});
+  const bool has_another_limit =
+      kept->state.tag != core::tag_of(asked.limit) && !kept->forgotten.is_past(now);
   if (kept->state.last < open) kept->state.units = 0;
   kept->state.last = std::max<Ticks>(kept->state.last - open, 0);
   kept->state.tag = core::tag_of(limit);
   auto step = core::step(action, limit, *kept, at - open, cost);
   outcome.answer = step.answer;
   outcome.change = step.change;
-  if (step.change != Change::kWrite) return;
+  if (step.change != Change::kWrite) {
+    // As core does, which has other ticks here than those of `forgotten`.
+    const bool is_taken = action.verb == Verb::kPeek && step.answer.admitted && cost > 0;
+    if (has_another_limit && !is_taken) kept->forgotten.end(at, outcome.answer);
+    return;
+  }
   step.next.last = at;
   write_state(limit, step.next, Forgotten::after(at + step.answer.reset_after), outcome);
 }

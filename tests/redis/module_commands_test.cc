@@ -118,6 +118,23 @@ TEST_F(ModuleCommands, AnswerAsTheFrontEndDoes) {
   EXPECT_GT(denied, 50u);
 }
 
+// A counter of another limit is forgotten by that limit, before the window of the calendar ends.
+TEST_F(ModuleCommands, WaitAsTheFrontEndDoesAfterAnotherLimit) {
+  const Words hour = {"fixed_window", "2", "1h"};
+  const Words year = {"fixed_window", "2", "year", "ZONE", "UTC"};
+  const auto expect_same = [&](std::size_t verb, const Words& limit, const std::string& cost) {
+    const std::string expected = by_front_end(words_of(verb, "front", limit, cost));
+    EXPECT_EQ(by_module(words_of(verb, "module", limit, cost)), expected) << verb << " " << cost;
+    return expected;
+  };
+  expect_same(0, hour, "1");
+  expect_same(1, year, "1");
+  expect_same(0, hour, "1");
+  EXPECT_TRUE(expect_same(0, year, "1").starts_with("outcome denied"));
+  for (const std::string cost : {"0", "1"}) expect_same(1, year, cost);
+  for (const std::size_t verb : {2, 0, 0, 1}) expect_same(verb, year, "1");
+}
+
 TEST_F(ModuleCommands, RefuseArgumentsAsTheFrontEndDoes) {
   const std::vector<Words> bad = {{"nonsense", "10", "1h"},
                                   {"gcra", "x", "1h"},
