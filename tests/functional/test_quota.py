@@ -507,6 +507,16 @@ rules:
             "as many units as requests",
         )
 
+    def test_a_charge_says_whether_it_exceeds_a_limit(self):
+        def charge(cost):
+            attributes = {"path": "/api", "user": "charge"}
+            request = {"attributes": attributes, "verb": "charge", "cost": cost}
+            answer = self.zones[0].check(request).json
+            return answer["outcome"], answer["reason"]
+
+        self.assertEqual(charge(0), ("allowed", "ok"))
+        self.assertEqual(charge(1000), ("allowed", "over"))
+
     def test_proxies_of_zones_have_the_limit(self):
         bucket = {"path": "/api", "user": "proxies"}
         proxies = [Stream(zone) for zone in self.zones]

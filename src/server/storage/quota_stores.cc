@@ -176,6 +176,7 @@ Decision denied(const Charge& charge, const QuotaBucket& bucket) {
 }
 
 bool admits(const Charge& charge, const QuotaBucket& bucket) {
+  if (charge.gives_back) return true;
   if (charge.limit.capacity() == 0) return charge.cost == 0;
   const QuotaBucket::Tokens tokens = bucket.tokens();
   return tokens.admits_all || charge.cost <= tokens.left;
@@ -189,7 +190,9 @@ Decision whole_of(std::span<const Decision> each) {
     const bool is_tighter = one.allowed() == out.allowed() && one.remaining < out.remaining;
     const auto retry = std::max(out.retry_after, one.retry_after);
     const bool is_never = out.reason == Reason::kNever || one.reason == Reason::kNever;
+    const bool is_over = out.reason == Reason::kOver || one.reason == Reason::kOver;
     if (is_worse || is_tighter) out = one;
+    if (is_over) out.reason = Reason::kOver;
     out.retry_after = is_never ? std::nullopt : retry;
     if (is_never) out.reason = Reason::kNever;
   }
@@ -253,7 +256,7 @@ Decision LoopQuotas::decide(Action action, std::span<const Charge> charges,
     if (verb == Verb::kRefund || (verb == Verb::kCharge && charges[i].gives_back)) {
       buckets[i]->give_back(units);
     } else if (verb == Verb::kCharge) {
-      buckets[i]->charge(units);
+      fits[i] = buckets[i]->charge(units) || charges[i].cost == 0;
     } else if (takes_all && !admits_all) {
       // What is denied is demand too.
       if (!fits[i] && buckets[i]->try_take(units)) buckets[i]->give_back(units);
@@ -272,6 +275,7 @@ Decision LoopQuotas::decide(Action action, std::span<const Charge> charges,
   for (std::size_t i = 0; i < charges.size(); ++i) {
     const bool is_denied = i == denier || (may_deny && !fits[i]);
     each[i] = is_denied ? denied(charges[i], *buckets[i]) : numbers_of(charges[i], *buckets[i]);
+    if (verb == Verb::kCharge && !fits[i]) each[i].reason = Reason::kOver;
     if (takes_most && !is_denied) each[i].taken = denier < charges.size() ? 0 : most;
   }
   return whole_of(each.first(charges.size()));
