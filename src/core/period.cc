@@ -29,6 +29,27 @@ Unexpected<std::string> no_period(std::string_view text, std::string_view what,
               .append(example)};
 }
 
+// The same period in whole units: "90s" for "1" and ".5m". Empty: there is none, or it is too long.
+std::string without_fraction(std::string_view digits, std::string_view fraction) {
+  constexpr std::size_t kMostDigits = 7;  // of days, so that the ticks fit
+  std::size_t size = 1;
+  while (size < fraction.size() && base::is_digit(fraction[size])) ++size;
+  if (fraction.front() != '.' || digits.size() + size > kMostDigits) return {};
+  std::int64_t count = 0, share = 1;
+  for (const char c : digits) count = count * 10 + (c - '0');
+  for (const char c : fraction.substr(1, size - 1)) {
+    count = count * 10 + (c - '0');
+    share *= 10;
+  }
+  for (const auto& [name, ticks] : kUnits) {
+    const std::int64_t unit = kUnits.back().second * share;
+    if (fraction.substr(size) == name && count > 0 && count * ticks % unit == 0) {
+      return format_period(Duration{count * ticks / share});
+    }
+  }
+  return {};
+}
+
 Unexpected<std::string> wrong_unit(std::string_view text, std::string_view digits,
                                    std::string_view unit) {
   // "15min" means minutes; 's' is for what means nothing.
@@ -37,10 +58,15 @@ Unexpected<std::string> wrong_unit(std::string_view text, std::string_view digit
     if (name.size() == 1 && unit.front() == name.front()) nearest = name;
   }
   if (unit.starts_with("ms") || unit.starts_with("mil")) nearest = "ms";
+  std::string example = without_fraction(digits, unit);
+  if (example.empty()) {
+    const bool is_zero = digits.find_first_not_of('0') == std::string_view::npos;
+    example = std::string(is_zero ? "1" : digits.substr(0, 12)).append(nearest);
+  }
   const std::string what = unit.front() == '.' || unit.front() == ',' || unit.front() == '_'
                                ? " is not a whole number with a unit"
                                : " has an unknown unit " + base::in_quotes(unit);
-  return no_period(text, what, std::string(digits.substr(0, 12)).append(nearest));
+  return no_period(text, what, example);
 }
 
 }  // namespace

@@ -39,6 +39,22 @@ TEST(Period, RefusesWhatIsNoPeriodAndSaysWhatIs) {
   }
 }
 
+TEST(Period, SaysAFractionInWholeUnits) {
+  const auto example_of = [](std::string_view text) {
+    const std::string error = error_of(text);
+    return error.substr(error.rfind(' ') + 1);
+  };
+  EXPECT_EQ(example_of("0.5s"), "500ms");
+  EXPECT_EQ(example_of("1.5m"), "90s");
+  EXPECT_EQ(example_of("0.25h"), "15m");
+  EXPECT_EQ(example_of("1.50d"), "36h");
+  EXPECT_EQ(example_of("2.0s"), "2s");
+  EXPECT_EQ(example_of("100.1s"), "100100ms");
+  for (const char* text : {"0.0001s", "0.0s", "0.5ms", "0.s", "0.5", "0,5s", "0.1234567s", "0us"}) {
+    EXPECT_EQ(example_of(text).front(), '1') << text;
+  }
+}
+
 TEST(Period, RefusesWhatDoesNotFitInsteadOfOverflowing) {
   EXPECT_TRUE(parse_period("106751991d").has_value());
   EXPECT_NE(error_of("106751992d").find("is too long"), std::string::npos);
