@@ -57,7 +57,8 @@ class DenyCache {
 // looked at their counters.
 //
 // Of a charge with a block (Charge::block) it repeats denials with `kBlocked` only, with that
-// reason: the store must see the others, because they count.
+// reason. Until then a request with such a charge goes to the store, even if it has denied another
+// charge, because the store counts denials for the block.
 //
 // This holds for takes at the store's own time. Peeks, explicit timestamps, costs beyond the
 // capacity and requests with two charges on one counter always go to the store. A refund or a

@@ -294,13 +294,17 @@ class DenyCache::Impl::Request {
     if (!is_take()) return false;
     at_ = cache_.now();
     bool any_denied = false;
+    bool may_count = false;  // for a block; a request that a block denies does not
+    bool is_blocked = false;
     for (std::size_t i = 0; i < charges_.size(); ++i) {
       cache_.look(charges_[i], at_, all_[i], each_[i]);
       any_denied |= all_[i].is_denied;
+      may_count |= charges_[i].block != nullptr && charges_[i].cost > 0;
+      is_blocked |= charges_[i].block != nullptr && all_[i].is_denied;
       is_plain_ &= charges_[i].cost <= charges_[i].limit.capacity();
       for (std::size_t j = 0; j < i; ++j) is_plain_ &= all_[j].key != all_[i].key;
     }
-    if (!any_denied || !is_plain_) return false;
+    if (!any_denied || !is_plain_ || (may_count && !is_blocked)) return false;
     for (std::size_t i = 0; i < charges_.size(); ++i) {
       if (!all_[i].is_denied) each_[i] = not_asked(charges_[i]);
     }

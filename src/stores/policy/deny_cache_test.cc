@@ -73,6 +73,23 @@ TEST_F(DenyCacheTest, RepeatsOnlyTheBlocksOfChargesThatHaveOne) {
   EXPECT_EQ(take().reason, Reason::kLimited) << "the cache has forgotten the block";
 }
 
+TEST_F(DenyCacheTest, LetsTheStoreCountForABlockWhatAnotherLimitDenies) {
+  const Block block = *Block::make({.after = 3, .within = 1h, .time = 10min});
+  std::array<Charge, 2> both{Charge{.key = "a", .limit = kLimit, .cost = 10, .block = &block},
+                             Charge{.key = "b", .limit = kLimit, .cost = 10}};
+  std::array<Decision, 2> each;
+  const auto take = [&] { return store_.apply(Verb::kTake, both, {}, each); };
+  EXPECT_TRUE(take());
+  EXPECT_EQ(take().reason, Reason::kLimited);
+  EXPECT_EQ(take().reason, Reason::kLimited);
+  EXPECT_EQ(take().reason, Reason::kBlocked);
+  inner_.asked = 0;
+  EXPECT_EQ(take().retry_after, 10min);
+  EXPECT_EQ(inner_.asked, 0) << "a request of a blocked key counts nothing";
+  both[0].cost = 0;
+  EXPECT_TRUE(is_hit(take())) << "nor does a cost of 0";
+}
+
 TEST_F(DenyCacheTest, AnswersRequestsThatTheStoreHasDenied) {
   exhaust("k");
   clock_.advance(300ms);
