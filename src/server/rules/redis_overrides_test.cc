@@ -8,6 +8,7 @@
 #include "server/net/fiber.h"
 #include "stores/redis/client/target.h"
 #include "stores/redis/store/test_client.h"
+#include "tests/redis/redis_cluster.h"
 #include "tests/redis/redis_server.h"
 #include "tests/support/wait_until.h"
 
@@ -30,8 +31,9 @@ struct Does : net::FiberJob {
 // A server of a fleet: follows the overrides, and changes them on a fiber.
 class Member {
  public:
-  explicit Member(const RedisServer& server)
-      : overrides(redis::make_target({.url = server.url(), .deadline = testing::kPatience}).value(),
+  explicit Member(const RedisServer& server) : Member(server.url()) {}
+  explicit Member(const std::string& url)
+      : overrides(redis::make_target({.url = url, .deadline = testing::kPatience}).value(),
                   milliseconds(5)) {
     overrides.follow(
         loop_, [this](std::string_view why) { troubles.emplace_back(why); },
@@ -191,6 +193,27 @@ TEST_F(RedisOverridesTest, SaysHowManyAnOldCopyOfTheDataLacks) {
   second_.until("the loss is reported", [&] { return !second_.lost.empty(); });
   EXPECT_EQ(second_.lost, std::vector<std::uint64_t>{1});
   EXPECT_EQ(second_.overrides.all().size(), 1U);
+}
+
+TEST(RedisOverridesOfACluster, AreAllReadIfTheirSlotMovesMeanwhile) {
+  constexpr std::size_t kCount = 5000;
+  constexpr std::string_view kAll = "sluice:{overrides}";
+  sluice_redis::RedisCluster cluster;
+  const int slot = redis::slot_of(kAll);
+  const std::size_t from = cluster.master_of(slot);
+  const std::size_t to = (from + 1) % cluster.size();
+  sluice_redis::RedisConnection redis(cluster.node(from));
+  for (std::size_t i = 0; i < kCount; ++i) {
+    redis.run({"HSET", kAll, "d|r|l|k=" + std::to_string(i), "limit=1"});
+  }
+  Member member(cluster.url());
+  member.until("a page is read", [&] { return member.overrides.all().size() > 0; });
+  EXPECT_FALSE(member.overrides.is_read());
+  cluster.begin_move(slot, from, to);
+  cluster.move_key(kAll, from, to);
+  cluster.end_move(slot, from, to);
+  member.until("all are read", [&] { return member.overrides.is_read(); });
+  EXPECT_EQ(member.overrides.all().size(), kCount);
 }
 
 // What another server has when Redis comes back with the data from before the latest change.

@@ -501,12 +501,29 @@ void RedisOverrides::scan(OverrideHead head) {
   }
   cursor_ = "0";
   seen_.clear();
+  static_cast<void>(has_moved());
+  page_moves_.reset();
   look(Step::kScan);
+}
+
+// Whether another server may have answered than for the page before: it took more or fewer
+// connections and redirects.
+bool RedisOverrides::has_moved() {
+  const RedisStoreStats stats = client_->stats();
+  const std::uint64_t all = stats.connects + stats.redirects;
+  const std::uint64_t more = all - std::exchange(moves_, all);
+  const auto before = std::exchange(page_moves_, more);
+  return before && *before != more;
 }
 
 bool RedisOverrides::see_page(const redis::Reply& reply) {
   const auto page = read_page(reply, cursor_);
   if (!page) return false;
+  if (has_moved()) {  // a cursor is only of use to the server that has made it
+    is_synced_ = false;
+    wait();
+    return true;
+  }
   for (const OverrideChange& entry : *page) {
     apply(entry);
     seen_.push_back(hash_of(entry.counter));

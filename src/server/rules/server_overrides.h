@@ -194,6 +194,7 @@ class RedisOverrides final : public ServerOverrides {
   bool see_changes(const redis::Reply& reply);
   bool see_page(const redis::Reply& reply);
   void scan(OverrideHead head);
+  bool has_moved();
   void finish_scan();
   void apply(const OverrideChange& change);
   void add_ended(std::string_view counter, std::string text);
@@ -228,10 +229,12 @@ class RedisOverrides final : public ServerOverrides {
   Step step_ = Step::kHead;
   OverrideHead scanned_;  // the head before the scan
   std::string cursor_;
-  std::vector<std::uint64_t> seen_;  // hashes of the counters of the scan
-  OverrideHead asked_;               // was known when the head was asked for
-  std::uint64_t read_from_ = 0;      // the changes from this number on were asked for,
-  std::uint64_t latest_ = 0;         // and this was the latest one
+  std::vector<std::uint64_t> seen_;          // hashes of the counters of the scan
+  std::uint64_t moves_ = 0;                  // connections and redirects until its latest page
+  std::optional<std::uint64_t> page_moves_;  // of these, for that page
+  OverrideHead asked_;                       // was known when the head was asked for
+  std::uint64_t read_from_ = 0;              // the changes from this number on were asked for,
+  std::uint64_t latest_ = 0;                 // and this was the latest one
   std::optional<Instant> looks_since_;
   redis::AskCommand look_{[this](const redis::Answer& answer) { looked(answer); }};
   std::deque<std::pair<std::string, std::string>> ended_;  // counters and texts, to be removed
