@@ -152,6 +152,11 @@ LedgerFile::Stats LedgerFile::stats() const {
   return stats_;
 }
 
+std::string LedgerFile::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
 // Begins a new file if this one was renamed or removed.
 std::string LedgerFile::follow_file() {
   if (!file_.is_elsewhere()) return {};
@@ -270,15 +275,15 @@ void LedgerFile::flush() {
 
 void LedgerFile::report(const std::string& failure) {
   const bool had_failed = !failure_.empty();
-  failure_ = failure;
+  {
+    const std::lock_guard lock(mutex_);
+    failure_ = failure;
+    if (!failure.empty()) ++stats_.errors;
+  }
   if (failure.empty()) {
     if (!had_failed) return;
     reported_ = Instant::min();
     return log_.info("the ledger is written again", {{"file", options_.file}});
-  }
-  {
-    const std::lock_guard lock(mutex_);
-    ++stats_.errors;
   }
   const Instant now = date_.now();
   if (reported_ != Instant::min() && now - reported_ < kBetweenReports) return;

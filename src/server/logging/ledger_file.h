@@ -63,6 +63,8 @@ class LedgerFile final : public Ledger {
     std::uint64_t errors = 0;   // writes that have failed
   };
   Stats stats() const;
+  // Why the last write failed; empty: it did not.
+  std::string failure() const;
 
  private:
   bool lock() noexcept;
@@ -92,7 +94,6 @@ class LedgerFile final : public Ledger {
   std::uint64_t gap_ = 0;              // entries that are lost after those
   bool is_flushed_ = true;             // to the disk
   std::uint64_t unflushed_ = 0;        // entries
-  std::string failure_;                // of the last write; empty: it succeeded
   Instant reported_ = Instant::min();  // the last failure
   Instant refused_ = Instant::min();   // the last report that the disk has refused entries
   std::string text_;
@@ -105,6 +106,7 @@ class LedgerFile final : public Ledger {
   std::chrono::milliseconds patience_{0};
   bool is_whole_ = true;  // of the thread, until it has ended
   Stats stats_;
+  std::string failure_;  // of the last write; empty: it succeeded
   std::thread thread_;
 };
 

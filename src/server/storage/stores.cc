@@ -173,8 +173,8 @@ void CounterSnapshots::write(bool is_last) {
   } else if (saved && !failure_.empty()) {
     log_.info("the counters can be saved again", {{"file", path_}});
   }
-  failure_ = failure;
   const std::lock_guard lock(mutex_);
+  failure_ = failure;
   if (saved) {
     stats_.last = *saved;
     stats_.took = since(start);
@@ -186,6 +186,11 @@ void CounterSnapshots::write(bool is_last) {
 CounterSnapshots::Stats CounterSnapshots::stats() const {
   const std::lock_guard lock(mutex_);
   return stats_;
+}
+
+std::string CounterSnapshots::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
 }
 
 void CounterSnapshots::add_metrics(metrics::Registry& registry) {
@@ -841,11 +846,21 @@ class InMemory final : public Stores {
                         {"max_log_bytes", max_log_bytes_},
                         {"evictions", stats.evictions},
                         {"swept", stats.swept},
-                        {"merged_logs", stats.merged_logs}}};
+                        {"merged_logs", stats.merged_logs}},
+            .warning = warning()};
   }
 
  private:
   static constexpr std::size_t kBlockShare = 8;  // of max_log_bytes: see MemoryStoreOptions
+
+  // Says which files cannot be written, or nothing.
+  std::string warning() const {
+    const std::string ledger = ledger_ ? ledger_->failure() : std::string();
+    const std::string counters = snapshots_ ? snapshots_->failure() : std::string();
+    std::string text = ledger.empty() ? ledger : "the ledger waits in memory: " + ledger;
+    if (counters.empty()) return text;
+    return text.append(text.empty() ? "" : "; ").append("the counters are not saved: " + counters);
+  }
 
   const std::size_t max_keys_;
   const std::size_t max_log_bytes_;

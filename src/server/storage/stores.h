@@ -81,6 +81,8 @@ class CounterSnapshots {
   bool write_last();
 
   Stats stats() const;
+  // Why the file could not be written last, or nothing.
+  std::string failure() const;
   // Adds the metrics to the registry, which docs/reference/metrics.md lists. Call it once.
   void add_metrics(metrics::Registry& registry);
 
@@ -96,9 +98,9 @@ class CounterSnapshots {
   const std::chrono::milliseconds interval_;
   Log& log_;
   net::FileDescriptor lock_;
-  std::string failure_;       // the last problem, until a file is written
   mutable std::mutex mutex_;  // of what follows
   Stats stats_;
+  std::string failure_;  // the last problem, until a file is written
   std::jthread thread_;
 };
 

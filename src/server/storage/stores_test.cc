@@ -2,12 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <boost/asio/io_context.hpp>
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "server/logging/test_pipe.h"
 #include "sluice/block.h"
 #include "sluice/testing/manual_clock.h"
+#include "tests/support/wait_until.h"
 
 namespace sluice::server {
 namespace {
@@ -56,6 +59,38 @@ TEST(Stores, SayOnceAMinuteThatBlockedKeysWereFreed) {
     logged += std::stoull(line.substr(line.find("keys=") + 5));
   }
   EXPECT_EQ(logged, freed);
+}
+
+TEST(Stores, WarnWhileFilesCannotBeWritten) {
+  const std::filesystem::path folder = ::testing::TempDir() + "/files-of-a-store";
+  std::filesystem::remove_all(folder);
+  std::filesystem::remove_all(folder.string() + ".gone");
+  std::filesystem::create_directory(folder);
+  Log log({.level = LogLevel::kOff});
+  Config config;
+  config.snapshot = folder / "counters";
+  config.snapshot_interval = 1ms;
+  config.ledger = {.file = folder / "ledger", .flush = 1ms};
+  testing::ManualClock steady;
+  const auto stores = *Stores::open(config, log, steady);
+  ASSERT_TRUE(stores->lock_files({}, false));
+  stores->begin_files(net::FileDescriptor());
+  boost::asio::io_context loop;
+  stores->follow(loop);
+  testing::wait_until("both are written", [&] {
+    return std::filesystem::exists(config.snapshot) && stores->status().warning.empty();
+  });
+  std::filesystem::rename(folder, folder.string() + ".gone");
+  testing::wait_until("both cannot be written", [&] {
+    const std::string warning = stores->status().warning;
+    return warning.starts_with("the ledger waits in memory: cannot write the ledger ") &&
+           warning.find("; the counters are not saved: cannot ") != warning.npos;
+  });
+  std::filesystem::rename(folder.string() + ".gone", folder);
+  testing::wait_until("both are written again", [&] { return stores->status().warning.empty(); });
+  stores->stop_following();
+  EXPECT_TRUE(stores->end_files());
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace
