@@ -517,6 +517,18 @@ rules:
         self.assertEqual(charge(0), ("allowed", "ok"))
         self.assertEqual(charge(1000), ("allowed", "over"))
 
+    def test_a_denied_take_of_what_is_left_says_when_a_unit_is_there(self):
+        def denial():
+            attributes = {"path": "/both", "user": "most"}
+            request = {"attributes": attributes, "verb": "take_at_most", "cost": 5}
+            answer = self.zones[0].check(request).json
+            # A unit takes 30 minutes when the part of the zone is the whole limit.
+            is_soon = 1000 < answer.get("retry_after_ms", 0) < 2_000_000
+            return answer if is_soon or answer["reason"] == "never" else None
+
+        denied = wait_for(denial, "a denial")
+        self.assertEqual(denied["reason"], "limited")
+
     def test_proxies_of_zones_have_the_limit(self):
         bucket = {"path": "/api", "user": "proxies"}
         proxies = [Stream(zone) for zone in self.zones]

@@ -147,28 +147,28 @@ Decision numbers_of(const Charge& charge, const QuotaBucket& bucket) {
 
 // Whether the part is the whole limit and gives less at once, so that it never admits the cost. A
 // smaller part may grow, and a larger one is of another limit: the server above has an override.
-bool is_beyond_limit(const Charge& charge, const QuotaBucket::Tokens& tokens) {
-  const Limit& limit = charge.limit;
+bool is_beyond_limit(const Limit& limit, std::uint64_t cost, const QuotaBucket::Tokens& tokens) {
   if (limit.capacity() == 0) return true;
-  if (charge.cost <= tokens.most) return false;
+  if (cost <= tokens.most) return false;
   const auto most = static_cast<double>(tokens.most);
   const std::chrono::duration<double> fill = tokens.refill, period = limit.period();
   const double whole = static_cast<double>(limit.limit()) * fill.count() / period.count();
-  return static_cast<double>(charge.cost) > whole && most > 0.8 * whole && most < 1.02 * whole;
+  return static_cast<double>(cost) > whole && most > 0.8 * whole && most < 1.02 * whole;
 }
 
-Decision denied(const Charge& charge, const QuotaBucket& bucket) {
+// `cost`: the units that are missing for an answer that admits.
+Decision denied(const Charge& charge, std::uint64_t cost, const QuotaBucket& bucket) {
   Decision out = numbers_of(charge, bucket);
   out.outcome = Outcome::kDenied;
   out.reason = Reason::kLimited;
   const QuotaBucket::Tokens tokens = bucket.tokens();
-  if (is_beyond_limit(charge, tokens)) {
+  if (is_beyond_limit(charge.limit, cost, tokens)) {
     out.reason = Reason::kNever;
     return out;
   }
   out.retry_after = kUntilNextReport;
-  if (charge.cost <= tokens.most) {
-    const auto rest = static_cast<__int128>(tokens.most - charge.cost) * tokens.refill.count();
+  if (cost <= tokens.most) {
+    const auto rest = static_cast<__int128>(tokens.most - cost) * tokens.refill.count();
     const std::chrono::nanoseconds later(static_cast<std::int64_t>(rest / tokens.most));
     out.retry_after = std::max(rounded_up(tokens.full_after - later), Duration{1});
   }
@@ -202,22 +202,22 @@ Decision whole_of(std::span<const Decision> each) {
 using Buckets = std::vector<std::shared_ptr<QuotaBucket>>;
 
 // What was asked for beyond the most is demand too. Nothing is taken, even if units came back now.
-void ask_for_rest(std::span<const Charge> charges, const Buckets& buckets, std::uint64_t most) {
+void ask_for_rest(std::span<const Charge> charges, const Buckets& buckets, std::uint32_t most) {
   for (std::size_t i = 0; i < charges.size(); ++i) {
-    const auto rest = static_cast<std::uint32_t>(units_of(charges[i]) - most);
+    const std::uint32_t rest = units_of(charges[i]) - most;
     if (rest > 0 && buckets[i]->try_take(rest)) buckets[i]->give_back(rest);
   }
 }
 
 // Returns how many units of each charge are there.
-std::uint64_t most_of(std::span<const Charge> charges, const Buckets& buckets) {
+std::uint32_t most_of(std::span<const Charge> charges, const Buckets& buckets) {
   std::uint64_t most = kMaxUnits;
   for (std::size_t i = 0; i < charges.size(); ++i) {
     const QuotaBucket::Tokens tokens = buckets[i]->tokens();
     const std::uint64_t units = units_of(charges[i]);
     most = std::min({most, units, tokens.admits_all ? units : tokens.left});
   }
-  return most;
+  return static_cast<std::uint32_t>(most);
 }
 
 Decision LoopQuotas::decide(Action action, std::span<const Charge> charges,
@@ -241,7 +241,7 @@ Decision LoopQuotas::decide(Action action, std::span<const Charge> charges,
   }
   // A request of several charges takes all or nothing: those that were taken are given back.
   const bool takes_most = verb == Verb::kTakeAtMost;
-  const std::uint64_t most = takes_most ? most_of(charges, buckets) : kMaxUnits;
+  const std::uint32_t most = takes_most ? most_of(charges, buckets) : 0;
   // Found out once: tokens come back while this decides.
   std::vector<bool> fits;
   for (std::size_t i = 0; i < charges.size(); ++i) {
@@ -251,8 +251,7 @@ Decision LoopQuotas::decide(Action action, std::span<const Charge> charges,
   const bool takes_all = verb == Verb::kTake || (takes_most && most > 0);
   std::size_t denier = charges.size();
   for (std::size_t i = 0; i < charges.size(); ++i) {
-    const std::uint32_t units =
-        takes_most ? static_cast<std::uint32_t>(most) : units_of(charges[i]);
+    const std::uint32_t units = takes_most ? most : units_of(charges[i]);
     if (verb == Verb::kRefund || (verb == Verb::kCharge && charges[i].gives_back)) {
       buckets[i]->give_back(units);
     } else if (verb == Verb::kCharge) {
@@ -268,13 +267,14 @@ Decision LoopQuotas::decide(Action action, std::span<const Charge> charges,
   if (takes_most) ask_for_rest(charges, buckets, most);
   if (denier < charges.size()) {  // another loop was faster
     for (std::size_t i = 0; i < denier; ++i) {
-      buckets[i]->give_back(takes_most ? static_cast<std::uint32_t>(most) : units_of(charges[i]));
+      buckets[i]->give_back(takes_most ? most : units_of(charges[i]));
     }
   }
   const bool may_deny = takes_most || verb == Verb::kTake || verb == Verb::kPeek;
   for (std::size_t i = 0; i < charges.size(); ++i) {
     const bool is_denied = i == denier || (may_deny && !fits[i]);
-    each[i] = is_denied ? denied(charges[i], *buckets[i]) : numbers_of(charges[i], *buckets[i]);
+    each[i] = numbers_of(charges[i], *buckets[i]);
+    if (is_denied) each[i] = denied(charges[i], takes_most ? 1 : charges[i].cost, *buckets[i]);
     if (verb == Verb::kCharge && !fits[i]) each[i].reason = Reason::kOver;
     if (takes_most && !is_denied) each[i].taken = denier < charges.size() ? 0 : most;
   }
