@@ -269,13 +269,15 @@ struct DecideLine {
   }
 
   bool set_ttl(const JsonValue& value, JsonProblem& problem) {
+    if (ttl) return problem.is("is next to 'ttl_ms'", "expected one of them");
     const auto read = core::parse_period(value.text);
     if (!read) return problem.is(read.error(), {});
     ttl = *read;
     return true;
   }
 
-  bool set_ttl_ms(const JsonValue& value, JsonProblem&) {
+  bool set_ttl_ms(const JsonValue& value, JsonProblem& problem) {
+    if (ttl) return problem.is("is next to 'ttl'", "expected one of them");
     ttl = std::chrono::milliseconds{static_cast<std::int64_t>(value.number)};
     return true;
   }

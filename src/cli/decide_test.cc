@@ -81,6 +81,10 @@ TEST(Decide, SaysWhatIsWrongWithAHold) {
   EXPECT_EQ(error(R"(,"verb":"hold","id":"","ttl":"1s")"), "id: has 0 bytes; expected 1 to 128");
   EXPECT_EQ(error(R"(,"verb":"hold","id":"a","ttl":"25h")"),
             "ttl: 25h is out of range; it must be 1s to 24h");
+  EXPECT_EQ(error(R"(,"verb":"hold","id":"a","ttl":"24h","ttl_ms":1000)"),
+            "ttl_ms: is next to 'ttl'; expected one of them");
+  EXPECT_EQ(error(R"(,"verb":"extend","id":"a","ttl_ms":1000,"ttl":"1s")"),
+            "ttl: is next to 'ttl_ms'; expected one of them");
   EXPECT_EQ(error(R"(,"verb":"reserve","max_wait_us":1,"id":"a")"),
             "id: is only for take, peek, charge, hold, settle, cancel and extend; leave it out");
   for (const char* verb : {"refund", "reset", "release"}) {
