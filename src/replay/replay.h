@@ -296,6 +296,9 @@ std::string chart_html(const Chart& chart);
 
 // Describes a limit: "token_bucket, 10 per 1 s, burst 20".
 std::string limit_text(const Limit& limit);
+// Describes a limit of a rule; of a limit with plans the numbers of each: "token_bucket, free: 10
+// per 1 s; pro: 20 per 1 s".
+std::string limit_text(const Rule& rule, const RuleLimit& limit);
 
 // Says how many of the units that requests asked for are allowed and denied. Empty: one each.
 std::string units_text(const Tally& tally);

@@ -300,7 +300,9 @@ class TextReport {
     total(shadow ? "would deny" : "denied", rule.denied,
           (rule.denied > 0 ? red(share) : share) + "  of matched requests");
     if (rule.denied > 0) bars("when", Tally::rule_channel(index) + 1, true);
-    for (const LimitTally& each : rule.limits) limit(each, shadow ? "would deny" : "denied");
+    for (const LimitTally& each : rule.limits) {
+      limit(*rule.rule, each, shadow ? "would deny" : "denied");
+    }
     if (rule.clients) clients(rule, shadow ? "would deny" : "denied");
   }
 
@@ -348,7 +350,7 @@ class TextReport {
       line(bold("only " + by + ", rule " + printable(rule.rule->name)) + ": denied " +
            red(grouped(rule.denied)) + (rule.denied == 1 ? " request" : " requests"));
       for (const LimitTally& each : rule.limits) {
-        if (each.denied > 0) limit(each, "denied", true);
+        if (each.denied > 0) limit(*rule.rule, each, "denied", true);
       }
       if (rule.clients) clients(rule, "denied");
     }
@@ -356,7 +358,8 @@ class TextReport {
 
   // `is_difference`: all requests of the tally were denied, some only by other limits, so shares
   // say nothing.
-  void limit(const LimitTally& limit, const std::string& denied, bool is_difference = false) {
+  void limit(const Rule& rule, const LimitTally& limit, const std::string& denied,
+             bool is_difference = false) {
     const std::string key =
         limit.limit->key.empty() ? "one counter for all requests" : limit.limit->key;
     const std::string keys =
@@ -364,8 +367,8 @@ class TextReport {
         plural(is_difference ? limit.keys.keys_denied() : limit.keys.keys(), "key");
     const std::string units = denied_units_text(limit);
     line("");
-    line("  limit " + bold(printable(limit.limit->name)) + "  " + limit_text(limit.limit->limit) +
-         "; " + printable(key));
+    line("  limit " + bold(printable(limit.limit->name)) + "  " +
+         printable(limit_text(rule, *limit.limit)) + "; " + printable(key));
     if (is_difference) {
       line("    denied " + plural(limit.denied, "request") + " of " + keys);
     } else if (limit.requests + limit.invalid == 0) {
@@ -458,13 +461,26 @@ std::string options_text(const Limit& limit) {
   return spec.align == Align::kClock ? ", aligned to the clock" : ", from the first request";
 }
 
-}  // namespace
-
-std::string limit_text(const Limit& limit) {
-  return std::string(to_string(limit.algorithm())) + ", " + grouped(limit.limit()) +
+std::string numbers_text(const Limit& limit) {
+  return grouped(limit.limit()) +
          core::format_pace(limit, limit.calendar() != nullptr ? core::format_period(limit)
                                                               : duration_text(limit.period())) +
          options_text(limit);
+}
+
+}  // namespace
+
+std::string limit_text(const Limit& limit) {
+  return std::string(to_string(limit.algorithm())) + ", " + numbers_text(limit);
+}
+
+std::string limit_text(const Rule& rule, const RuleLimit& limit) {
+  if (limit.by_plan.empty()) return limit_text(limit.limit);
+  std::string text(to_string(limit.limit.algorithm()));
+  for (std::size_t i = 0; i < limit.by_plan.size(); ++i) {
+    text += (i > 0 ? "; " : ", ") + rule.plans[i] + ": " + numbers_text(limit.by_plan[i]);
+  }
+  return text;
 }
 
 std::string units_text(const Tally& tally) {

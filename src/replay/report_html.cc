@@ -444,7 +444,7 @@ class Page {
       out_ += "<h3>Denied only by " + by + ", rule " + html_text(rule.rule->name) + ": " +
               plural(rule.denied, "request") + "</h3>\n";
       for (const LimitTally& each : rule.limits) {
-        if (each.denied > 0) limit(each, false, true);
+        if (each.denied > 0) limit(*rule.rule, each, false, true);
       }
       if (rule.clients) clients(*rule.clients, false);
     }
@@ -452,7 +452,8 @@ class Page {
 
   static std::string overview_row(const RuleTally& rule, const LimitTally& limit) {
     return overview_row(rule, rules::full_name(rule.rule->name, limit.limit->name),
-                        limit_text(limit.limit->limit), limit.requests, limit.denied, limit.keys);
+                        limit_text(*rule.rule, *limit.limit), limit.requests, limit.denied,
+                        limit.keys);
   }
   // Of a rule with `action: deny`.
   static std::string overview_row(const RuleTally& rule) {
@@ -500,7 +501,7 @@ class Page {
                   shadow ? "trial" : "denied"};
       chart.low = true;
       out_ += chart_html(chart);
-      for (const LimitTally& each : rule.limits) limit(each, shadow);
+      for (const LimitTally& each : rule.limits) limit(*rule.rule, each, shadow);
       if (rule.clients && rule.denied > 0) clients(*rule.clients, shadow);
     }
     out_ += "</section>\n";
@@ -513,13 +514,13 @@ class Page {
   }
 
   // `is_difference`: all requests of the tally were denied, so their share says nothing.
-  void limit(const LimitTally& limit, bool shadow, bool is_difference = false) {
+  void limit(const Rule& rule, const LimitTally& limit, bool shadow, bool is_difference = false) {
     const std::string units = denied_units_text(limit);
     const std::string blocked = blocked_text(limit);
     const std::string row = row_text(limit);
     out_ +=
         "<h3>Limit " + html_text(limit.limit->name) + "</h3>\n<p class=\"soft small\">" +
-        html_text(limit_text(limit.limit->limit)) + "; " +
+        html_text(limit_text(rule, *limit.limit)) + "; " +
         (limit.limit->key.empty()
              ? "one counter for all requests"
              : "a counter for each <code>" + html_text(limit.limit->key) + "</code>") +

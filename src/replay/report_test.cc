@@ -392,5 +392,25 @@ TEST(LimitText, NamesTheNumbers) {
   EXPECT_EQ(limit_text(gcra(0).per(1s)), "gcra, 0 per 1 s, denies every request");
 }
 
+TEST(LimitText, NamesTheNumbersOfEachPlan) {
+  const auto rules = RuleSet::parse(R"(version: 1
+plans:
+  free: { requests: { limit: 2, per: 1m } }
+  pro: { requests: { limit: 5000, per: 1m, burst: 9000 } }
+rules:
+  - name: api
+    plan: { from: "{user.plan}", default: free }
+    limits:
+      - { name: requests, key: "{ip}", algorithm: token_bucket }
+)",
+                                    "test.yaml");
+  ASSERT_TRUE(rules);
+  const ReplayReport report = report_of(*rules, {"a"});
+  const std::string numbers = "token_bucket, free: 2 per 1 min; pro: 5,000 per 1 min, burst 9,000";
+  for (const std::string& shown : {text_report(report, false), html_report(report)}) {
+    EXPECT_NE(shown.find(numbers + "; "), shown.npos) << shown;
+  }
+}
+
 }  // namespace
 }  // namespace sluice::replay::report_test
