@@ -6,6 +6,7 @@
 #include <exception>
 #include <mutex>
 #include <new>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -130,6 +131,8 @@ class MemoryStore::Impl {
   MemorySnapshot save(const std::string& path, std::optional<Instant> now) {
     const std::lock_guard lock(save_mutex_);  // two would write the same temporary file
     const Instant at = now.value_or(clock_.now());
+    if (!is_in_range(at))
+      throw std::out_of_range("the time is out of range; expected 1970 to 2112");
     detail::ReplacementFile file(path);
     memory::SnapshotWriter writer(file, fingerprint_.secret(), stats().keys,
                                   at.time_since_epoch().count());

@@ -246,6 +246,21 @@ TEST_F(Snapshot, IsReadableByThisUserOnlyAndReplacedAtOnce) {
   EXPECT_TRUE(MemoryStore().load(path_));
 }
 
+// No counter counts at such a time, and load() would refuse the file.
+TEST_F(Snapshot, IsKeptIfTheClockIsOutOfRange) {
+  MemoryStore store;
+  static_cast<void>(Limiter(store).try_acquire("a", limits().front(), 1, kStart));
+  ASSERT_TRUE(store.save(path_, kStart));
+  for (const Instant at : {kFirstInstant - 1us, kLastInstant + 1us}) {
+    const auto saved = store.save(path_, at);
+    ASSERT_FALSE(saved);
+    EXPECT_EQ(saved.error(), "the time is out of range; expected 1970 to 2112");
+  }
+  const auto loaded = MemoryStore().load(path_, kStart);
+  ASSERT_TRUE(loaded) << loaded.error();
+  EXPECT_EQ(loaded->counters, 1);
+}
+
 TEST_F(Snapshot, SaysWhyItCannotBeWrittenOrRead) {
   const MemoryStore store;
   const std::string missing = folder_ / "no" / "file";
