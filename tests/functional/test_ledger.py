@@ -362,8 +362,9 @@ class Ledger(Calls, ServerTest):
         server = self.start_server(preexec_fn=limit)
         for _ in range(40):
             self.post(server, "/v1/check")
-        wait_for(lambda: server.metrics()["sluice_ledger_errors_total"] > 0)
-        self.assertIn("the ledger cannot be written; its entries wait in memory", server.log())
+        waiting = "the ledger cannot be written; its entries wait in memory"
+        wait_for(lambda: waiting in server.log(), waiting)
+        self.assertGreater(server.metrics()["sluice_ledger_errors_total"], 0)
         resource.prlimit(server.pid, resource.RLIMIT_FSIZE,
                          (resource.RLIM_INFINITY, resource.RLIM_INFINITY))  # fmt: skip
         wait_for(lambda: server.metrics()["sluice_ledger_entries_total"] == 80)
