@@ -243,11 +243,12 @@ Decision LoopQuotas::decide(Action action, std::span<const Charge> charges,
   const bool takes_most = verb == Verb::kTakeAtMost;
   const std::uint32_t most = takes_most ? most_of(charges, buckets) : 0;
   // Found out once: tokens come back while this decides.
-  std::vector<bool> fits;
+  std::array<bool, kMaxCharges> fits;
+  bool admits_all = true;
   for (std::size_t i = 0; i < charges.size(); ++i) {
-    fits.push_back(takes_most ? most > 0 || charges[i].cost == 0 : admits(charges[i], *buckets[i]));
+    fits[i] = takes_most ? most > 0 || charges[i].cost == 0 : admits(charges[i], *buckets[i]);
+    admits_all &= fits[i];
   }
-  const bool admits_all = std::ranges::find(fits, false) == fits.end();
   const bool takes_all = verb == Verb::kTake || (takes_most && most > 0);
   std::size_t denier = charges.size();
   for (std::size_t i = 0; i < charges.size(); ++i) {
